@@ -1,0 +1,1 @@
+"""Client side: one file per algorithm, each a Flower NumPyClient."""

@@ -1,0 +1,181 @@
+"""What every client shares: its place, its batches, local training, evaluation.
+
+An algorithm subclasses :class:`Client`, names the vectors it receives and sends, and overrides
+what differs: often only :meth:`Client.correct`, one in-place operation on the flat gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from flwr.client import NumPyClient
+from torch.nn import functional as F
+
+from clients.optim import make_optimizer
+from clients.state import ClientState
+from fedsuite import seeds
+from fedsuite.vector import FlatModel, Vector
+from tasks.evaluation import evaluate
+from tasks.task import Task
+
+CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a client trains locally."""
+
+    local_epochs: int = 1
+    local_steps: int = 0
+    batch_size: int = 32
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A client's place in one round: who it is, its rows, its model workspace, its state."""
+
+    client: int
+    round: int
+    seed: int
+    task: Task
+    model: FlatModel
+    initial: Vector
+    initial_buffers: Vector
+    state: ClientState
+    training: Training
+
+    def draw(self, purpose: str) -> np.random.Generator:
+        """Return this client's generator for one purpose in this round."""
+        return seeds.generator(self.seed, purpose, self.round, self.client)
+
+    @property
+    def train_rows(self) -> np.ndarray:
+        """Row numbers this client trains on."""
+        return self.task.split.train[self.client]
+
+    @property
+    def test_rows(self) -> np.ndarray:
+        """Row numbers of this client's own test."""
+        return self.task.split.own_test[self.client]
+
+
+class Client(NumPyClient):
+    """A Flower NumPyClient whose parameters are flat vectors with declared names."""
+
+    receives: ClassVar[tuple[str, ...]] = ("model",)
+    sends: ClassVar[tuple[str, ...]] = ("update",)
+    personal: ClassVar[bool] = False
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.model = site.model
+
+    # What an algorithm overrides
+
+    def correct(self) -> None:
+        """Change ``self.model.grads`` in place before each step; by default leave it."""
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch."""
+        return F.cross_entropy(self.model.module(x), y)
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train from the received model; answer with the update ``w_i - w``."""
+        self.model.load(parameters[0])
+        metrics = self.train(config["lr"])
+        return [self.model.vector() - parameters[0]], len(self.site.train_rows), metrics
+
+    def evaluate(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Score the received model on this client's own test rows."""
+        self.model.load(parameters[0])
+        return self.score()
+
+    # What algorithms use
+
+    def train(self, lr: float) -> dict[str, float]:
+        """Run the local epochs or steps from the model as it stands."""
+        how = self.site.training
+        model = self.model
+        model.module.train()
+        optimizer = make_optimizer(
+            how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay
+        )
+        total = torch.zeros((), device=model.device)
+        steps = 0
+        for x, y in self.batches():
+            model.grads.zero_()
+            loss = self.loss(x, y)
+            loss.backward()
+            self.correct()
+            optimizer.step(lr)
+            total += loss.detach()
+            steps += 1
+        return {"steps": steps, "loss": total.item() / max(steps, 1)}
+
+    def batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield this round's batches; rows are gathered in large chunks and cut by slicing."""
+        plan = self._plan()
+        for chunk in _chunks(plan):
+            x, y = self.site.task.rows(np.concatenate(chunk))
+            x, y = x.to(self.model.device), y.to(self.model.device)
+            ends = np.cumsum([len(batch) for batch in chunk]).tolist()
+            for start, end in zip([0, *ends], ends, strict=False):
+                yield x[start:end], y[start:end]
+
+    def score(self) -> tuple[float, int, dict[str, Any]]:
+        """Score the model as it stands on this client's own test rows."""
+        score = evaluate(self.model, self.site.task, self.site.test_rows)
+        return score.loss, score.total, {"correct": score.correct}
+
+    def _plan(self) -> list[np.ndarray]:
+        how, draw = self.site.training, self.site.draw("batches")
+        if how.local_steps:
+            return step_plan(self.site.train_rows, how.batch_size, how.local_steps, draw)
+        epochs = range(how.local_epochs)
+        return [b for _ in epochs for b in epoch_plan(self.site.train_rows, how.batch_size, draw)]
+
+
+def epoch_plan(rows: np.ndarray, size: int, draw: np.random.Generator) -> list[np.ndarray]:
+    """Cut a shuffled pass into batches; a last batch of one row joins the one before it.
+
+    Batch normalisation cannot train on a single row, and one row makes a poor gradient.
+    """
+    shuffled = rows[draw.permutation(len(rows))]
+    batches = [shuffled[start : start + size] for start in range(0, len(rows), size)]
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [np.concatenate(batches[-2:])]
+    return batches
+
+
+def step_plan(
+    rows: np.ndarray, size: int, steps: int, draw: np.random.Generator
+) -> list[np.ndarray]:
+    """Cut reshuffled passes, laid end to end, into exactly ``steps`` full batches."""
+    size = min(size, len(rows))
+    passes = -(-steps * size // len(rows))
+    order = np.concatenate([draw.permutation(len(rows)) for _ in range(passes)])
+    return list(rows[order[: steps * size]].reshape(steps, size))
+
+
+def _chunks(plan: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    chunk: list[np.ndarray] = []
+    rows = 0
+    for batch in plan:
+        if chunk and rows + len(batch) > CHUNK_ROWS:
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(batch)
+        rows += len(batch)
+    if chunk:
+        yield chunk

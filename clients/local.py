@@ -1,0 +1,38 @@
+"""Local's client: trains its own model, which never leaves its disk."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from clients.base import Client
+from fedsuite.vector import Vector
+
+
+class LocalClient(Client):
+    """Goes on from its own last model; the first one is the same for all clients."""
+
+    receives: ClassVar[tuple[str, ...]] = ()
+    sends: ClassVar[tuple[str, ...]] = ()
+    personal: ClassVar[bool] = True
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train the own model and keep it."""
+        self._load_own()
+        metrics = self.train(config["lr"])
+        self.site.state.save({"model": self.model.vector(), "buffers": self.model.buffer_vector()})
+        return [], len(self.site.train_rows), metrics
+
+    def evaluate(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Score the own model on the own test rows."""
+        self._load_own(after_round=True)
+        return self.score()
+
+    def _load_own(self, after_round: bool = False) -> None:
+        own = self.site.state.load(after_round=after_round)
+        self.model.load(
+            own.get("model", self.site.initial), own.get("buffers", self.site.initial_buffers)
+        )

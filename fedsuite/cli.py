@@ -1,0 +1,346 @@
+"""The ``fedsuite`` command."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsuite.settings import UserError
+
+if TYPE_CHECKING:
+    from fedsuite.config import RunConfig
+
+PATH_KEYS = ("data-root", "results-dir")
+EXAMPLES = """\
+examples:
+  fedsuite run fedavg
+  fedsuite run fedprox fedprox.zeta=0.01 dataset=fashion-mnist data-root=../data num-rounds=50
+  fedsuite run local partition=pathological --engine inline --name alone
+  fedsuite resume alone
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    arguments = _read_arguments(argv)
+    try:
+        return int(arguments.do(arguments) or 0)
+    except UserError as error:
+        print(f"fedsuite: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fedsuite: interrupted", file=sys.stderr)
+        return 130
+
+
+def _read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse arguments; settings may stand before, between and after options."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    stray = [word for word in rest if word.startswith("-") or not hasattr(arguments, "settings")]
+    if stray:
+        parser.error(f"unrecognised: {' '.join(stray)} (see `fedsuite --help`)")
+    if rest:
+        arguments.settings = [*arguments.settings, *rest]
+    return arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedsuite",
+        description="Federated-learning papers and their baselines as one Flower app.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    run = commands.add_parser(
+        "run", help="run one experiment", epilog="`fedsuite keys` lists all keys."
+    )
+    run.add_argument("algo", metavar="ALGO", help="algorithm, see `fedsuite list algorithms`")
+    _add_settings(run)
+    _add_engine(run)
+    run.add_argument("--name", default="", help="name of the run and of its folder")
+    run.set_defaults(do=_run)
+
+    resume = commands.add_parser("resume", help="go on with a run that was interrupted")
+    _add_run(resume)
+    _add_engine(resume, default=None)
+    resume.set_defaults(do=_resume)
+
+    show = commands.add_parser("show", help="show a run's results")
+    _add_run(show)
+    show.set_defaults(do=_show)
+
+    split = commands.add_parser("partition", help="draw who has which labels")
+    _add_settings(split)
+    split.add_argument("-o", "--output", default="partition.png", help="PNG file to write")
+    split.set_defaults(do=_partition)
+
+    lists = commands.add_parser("list", help="list what there is to choose from")
+    lists.add_argument("what", choices=("algorithms", "datasets", "models", "partitions", "runs"))
+    lists.add_argument("--results-dir", default="runs", help="where runs are (default: runs)")
+    lists.set_defaults(do=_list)
+
+    keys = commands.add_parser("keys", help="explain every key with its default")
+    keys.set_defaults(do=_keys)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("settings", metavar="KEY=VALUE", nargs="*", help="settings; later ones win")
+    parser.add_argument("-f", "--file", action="append", default=[], help="TOML file of settings")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help="name of a run, or its folder")
+    parser.add_argument("--results-dir", default="runs", help="where runs are (default: runs)")
+
+
+def _add_engine(parser: argparse.ArgumentParser, default: str | None = "ray") -> None:
+    parser.add_argument(
+        "--engine",
+        choices=("inline", "ray"),
+        default=default,
+        help="inline: in this process; ray: Flower's simulation (default)",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=_positive,
+        default=0,
+        metavar="N",
+        help="worker nodes (default: ray one per core, inline 1)",
+    )
+    parser.add_argument(
+        "--gpus", type=float, default=0.0, metavar="SHARE", help="ray: share of a GPU per node"
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedsuite.config import parse
+
+    values = read_settings(arguments.file, arguments.settings) | {"algo": arguments.algo}
+    if arguments.name:
+        values["run-name"] = arguments.name
+    return _start(parse(values), arguments)
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from fedsuite.record import META, find_run, read_config, read_document
+
+    folder = find_run(arguments.name, arguments.results_dir)
+    status = read_document(folder / "summary.json").get("status")
+    if status in ("finished", "target reached"):
+        print(f"The run '{folder.name}' is done ({status}); `fedsuite show` shows it.")
+        return 0
+    if arguments.engine is None:
+        engine = read_document(folder / "config.json").get(META, {}).get("engine")
+        arguments.engine = "inline" if engine == "inline" else "ray"
+    config = dataclasses.replace(
+        read_config(folder), results_dir=str(folder.parent), run_name=folder.name, resume=True
+    )
+    return _start(config, arguments)
+
+
+def _start(config: RunConfig, arguments: argparse.Namespace) -> int:
+    """Check everything that can be checked, then hand over to the engine."""
+    from rich.console import Console
+
+    from fedsuite.progress import follow, show
+    from fedsuite.ray_engine import failure
+    from fedsuite.record import default_name, run_folder
+    from tasks.task import open_task
+
+    console = Console()
+    if not config.run_name:
+        config = dataclasses.replace(config, run_name=default_name(config))
+    folder = run_folder(config)
+    if not config.resume and (folder / "config.json").exists():
+        raise UserError(
+            f"The run '{config.run_name}' exists already in {folder.parent}. Choose another --name,"
+            f" go on with it by `fedsuite resume {config.run_name}`, or delete {folder}."
+        )
+    open_task(config.task)
+    console.print(
+        f"[bold]{config.algo}[/bold] on {config.dataset}: {config.model}, {config.partition}, "
+        f"{config.num_clients} clients, {config.num_rounds} rounds, seed {config.seed}",
+        highlight=False,
+    )
+
+    def watch(alive: Callable[[float], bool]) -> None:
+        follow(folder, config.num_rounds, alive, console)
+
+    if arguments.engine == "inline":
+        _run_here(config, arguments.nodes or 1, watch)
+    else:
+        from fedsuite.ray_engine import run_ray
+
+        run_ray(config, arguments.nodes or os.cpu_count() or 1, arguments.gpus, watch)
+    problem = failure(folder)
+    if problem:
+        print(f"{problem}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
+        return 1
+    show(folder, console)
+    return 0
+
+
+def _run_here(
+    config: RunConfig, nodes: int, watch: Callable[[Callable[[float], bool]], None]
+) -> None:
+    """Run inline on a second thread, so that this one can show progress."""
+    from fedsuite.inline import run_inline
+
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run_inline(config, nodes)
+        except BaseException as error:
+            errors.append(error)
+
+    logging.getLogger("fedsuite").setLevel(logging.ERROR)
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def alive(seconds: float) -> bool:
+        thread.join(seconds)
+        return thread.is_alive()
+
+    watch(alive)
+    if errors and isinstance(errors[0], UserError):
+        raise errors[0]
+
+
+def read_settings(files: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
+    """Merge TOML files and KEY=VALUE pairs; relative paths are taken from where the user stands."""
+    from fedsuite.config import read_toml
+
+    values: dict[str, Any] = {}
+    for file in files:
+        values |= read_toml(Path(file))
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise UserError(f"'{pair}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20.")
+        values[key.strip()] = value.strip()
+    for key in PATH_KEYS:
+        if values.get(key):
+            values[key] = str(Path(str(values[key])).expanduser().absolute())
+    return values
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from fedsuite.progress import show
+    from fedsuite.record import find_run
+
+    show(find_run(arguments.name, arguments.results_dir), Console())
+
+
+def _partition(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from fedsuite.config import parse
+    from fedsuite.label_plot import label_table, save_label_png
+    from tasks.partitions import label_counts
+    from tasks.task import open_task
+
+    config = parse(read_settings(arguments.file, arguments.settings))
+    task = open_task(config.task)
+    parts = task.split.train
+    counts = label_counts(parts, task.dataset.y, task.shape.num_classes)
+    console = Console()
+    title = (
+        f"{config.dataset}, {config.partition}, {config.num_clients} clients, seed {config.seed}"
+    )
+    console.print(f"[bold]{title}[/bold]  split {task.split.fingerprint}", highlight=False)
+    console.print(label_table(counts, task.dataset.class_names, console.width))
+    save_label_png(counts, task.dataset.class_names, Path(arguments.output), title)
+    console.print(f"drawn to {arguments.output}", highlight=False)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, summary in _choices(arguments.what, arguments.results_dir):
+        table.add_row(f"[bold]{name}[/bold]", summary)
+    Console().print(table, highlight=False)
+
+
+def _choices(what: str, results_dir: str) -> list[tuple[str, str]]:
+    if what == "algorithms":
+        from fedsuite import registry
+
+        names = sorted(registry.ALGORITHMS)
+        return [(name, registry.find(name).strategy.summary_line) for name in names]
+    if what == "datasets":
+        from tasks.datasets import DATASETS
+
+        return [(n, f"{s.summary} (model {s.default_model})") for n, s in DATASETS.items()]
+    if what == "models":
+        from tasks.models import MODELS
+
+        return [(n, f"{s.summary} ({', '.join(s.kinds)})") for n, s in MODELS.items()]
+    if what == "runs":
+        return _runs(results_dir)
+    from tasks.partitions import PARTITIONS
+
+    return list(PARTITIONS.items())
+
+
+def _runs(results_dir: str) -> list[tuple[str, str]]:
+    from fedsuite.record import read_document, read_lines
+
+    rows = []
+    for path in sorted(Path(results_dir).glob("*/config.json")):
+        summary = read_document(path.parent / "summary.json")
+        history = read_lines(path.parent / "history.jsonl")
+        status = summary.get("status", "not finished")
+        accuracy = summary.get("final_accuracy") or summary.get("personal_accuracy")
+        score = f", accuracy {accuracy:.4f}" if accuracy is not None else ""
+        rows.append((path.parent.name, f"{status}, {len(history)} rounds recorded{score}"))
+    return rows
+
+
+def _keys(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedsuite import registry
+    from fedsuite.config import RunConfig
+    from fedsuite.settings import kebab
+
+    groups: list[tuple[str, Any]] = [("", RunConfig)]
+    groups += [(f"{n}.", registry.find(n).strategy.Params) for n in sorted(registry.ALGORITHMS)]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("key", "default", "meaning"):
+        table.add_column(heading)
+    for prefix, group in groups:
+        for field in dataclasses.fields(group):
+            if "help" in field.metadata:
+                default = (
+                    str(field.default).lower() if isinstance(field.default, bool) else field.default
+                )
+                table.add_row(f"{prefix}{kebab(field.name)}", str(default), field.metadata["help"])
+    Console().print(table, highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The ClientApp: works through a cohort, one algorithm's NumPyClient per client.
+
+Data and model are opened once per process and kept; a client that fails is reported as such and
+does not take its cohort with it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from clients.base import Client, Site, Training
+from clients.freeloader import freeloading
+from clients.state import ClientState
+from fedsuite import registry, seeds, wire
+from fedsuite.config import RunConfig, from_json
+from fedsuite.vector import FlatModel
+from tasks.models import build_model
+from tasks.task import open_task
+
+app = ClientApp()
+MAX_REASON = 4000
+
+
+class Worker:
+    """What a process keeps between messages of a run."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.task = open_task(config.task)
+        module = build_model(config.model, self.task.shape, seeds.integer(config.seed, "model"))
+        self.model = FlatModel(module, pick_device(config.device))
+        self.initial, self.initial_buffers = self.model.vector(), self.model.buffer_vector()
+        self.client_class = registry.find(config.algo).client
+        self.freeloaders = set(config.freeloader_ids)
+        self.training = Training(
+            config.local_epochs,
+            config.local_steps,
+            config.batch_size,
+            config.optimizer,
+            config.momentum,
+            config.weight_decay,
+        )
+
+    def client(self, number: int, config: dict[str, Any], folder: Path) -> Client:
+        """Build one client for one round."""
+        cls = freeloading(self.client_class) if number in self.freeloaders else self.client_class
+        server_round = int(config["round"])
+        state = ClientState(folder, number, server_round, int(config["checkpoint-round"]))
+        site = Site(
+            client=number,
+            round=server_round,
+            seed=self.config.seed,
+            task=self.task,
+            model=self.model,
+            initial=self.initial,
+            initial_buffers=self.initial_buffers,
+            state=state,
+            training=self.training,
+        )
+        return cls(site)
+
+    def fit(self, client: Client, order: wire.Order) -> wire.Result:
+        """Train one client and measure it."""
+        number = client.site.client
+        torch.manual_seed(seeds.integer(self.config.seed, "torch", client.site.round, number))
+        self._load_buffers(client, order)
+        started = time.perf_counter()
+        arrays, count, metrics = client.fit(self._parameters(client, order), order.config)
+        metrics |= {"num-examples": count, "seconds": time.perf_counter() - started}
+        named = dict(zip(client.sends, arrays, strict=True))
+        if "buffers" in order.arrays:
+            named["buffers"] = self.model.buffer_vector()
+        return wire.Result(number, named, metrics)
+
+    def evaluate(self, client: Client, order: wire.Order) -> wire.Result:
+        """Score one client."""
+        self._load_buffers(client, order)
+        loss, count, metrics = client.evaluate(self._parameters(client, order), order.config)
+        return wire.Result(client.site.client, {}, metrics | {"num-examples": count, "loss": loss})
+
+    def _load_buffers(self, client: Client, order: wire.Order) -> None:
+        """Start from the received statistics, so that clients of one process share nothing."""
+        self.model.load(self.initial, order.arrays.get("buffers", self.initial_buffers))
+
+    @staticmethod
+    def _parameters(client: Client, order: wire.Order) -> list[Any]:
+        return [order.arrays[name] for name in client.receives]
+
+
+@lru_cache(maxsize=2)
+def worker_for(run: str) -> Worker:
+    """Return this process's worker for a run, by the run's settings as JSON."""
+    return Worker(from_json(run))
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train a cohort."""
+    return _answer(message, "fit")
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Score a cohort."""
+    return _answer(message, "evaluate")
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    """Say who this node is; open the run's data so that a problem shows before training."""
+    config = message.content.config_records["config"]
+    with threads(1):
+        worker_for(str(config["run"]))
+    answer = ConfigRecord(
+        {
+            "place": int(context.node_config.get("partition-id", 0)),
+            "places": int(context.node_config.get("num-partitions", 1)),
+            "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
+        }
+    )
+    return Message(RecordDict({"node": answer}), reply_to=message)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many threads, and leave the process as it was."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def pick_device(name: str) -> str:
+    """Resolve ``auto`` to a GPU where there is one."""
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _answer(message: Message, method: str) -> Message:
+    orders = wire.read_orders(message.content)
+    results = []
+    for number, order in orders.items():
+        worker = worker_for(order.config["run"])
+        with threads(worker.config.client_threads):
+            try:
+                folder = Path(order.config["run-dir"]) / "clients"
+                client = worker.client(number, order.config, folder)
+                results.append(getattr(worker, method)(client, order))
+            except Exception:
+                reason = traceback.format_exc()[-MAX_REASON:]
+                results.append(wire.Result(number, error=reason))
+    return Message(wire.write_results(results), reply_to=message)
+
+
+def _sees_run(folder: Path, run_id: str) -> bool:
+    try:
+        return bool(json.loads((folder / "config.json").read_text())["run-id"] == run_id)
+    except (OSError, ValueError, KeyError):
+        return False

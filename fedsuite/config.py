@@ -1,0 +1,269 @@
+"""The run's settings: every key of ``[tool.flwr.app.config]``, typed and checked.
+
+Shared keys are the fields of :class:`RunConfig`; an algorithm's own keys live under its name
+(``fedprox.zeta``) and are declared by its strategy's parameter dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite import registry
+from fedsuite.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
+from tasks.datasets import DATASETS
+from tasks.models import MODELS
+from tasks.partitions import PARTITIONS, PartitionOptions
+from tasks.task import TaskSpec
+
+PERSONAL_TEST_FRACTION = 0.25
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All shared settings of a run; ``params`` holds the algorithm's own."""
+
+    algo: str = setting("fedavg", "algorithm, or MODULE:ATTRIBUTE of one of your own")
+    algo_settings: str = setting("", "own keys of an algorithm from outside, as JSON")
+    dataset: str = setting("digits", "what is learned", choices=DATASETS)
+    model: str = setting("auto", "model; auto = the dataset's", choices=("auto", *MODELS))
+    partition: str = setting("dirichlet", "how rows are divided", choices=PARTITIONS)
+    dirichlet_alpha: float = setting(0.5, "dirichlet: concentration", above=0)
+    num_shards: int = setting(0, "shards: how many; 0 = all that clients take", low=0)
+    shards_per_client: int = setting(2, "shards: how many a client takes", low=1)
+    classes_per_client: int = setting(2, "pathological: classes a client has", low=1)
+    size_ratio: float = setting(10.0, "sizes: largest client over smallest", low=1)
+    num_clients: int = setting(20, "clients in the federation", low=1, high=100_000)
+    num_rounds: int = setting(10, "rounds", low=1)
+    fraction_train: float = setting(1.0, "share of clients sampled a round", above=0, high=1)
+    min_train_clients: int = setting(1, "fewest clients a round may use", low=1)
+    local_epochs: int = setting(1, "passes over a client's rows a round", low=1)
+    local_steps: int = setting(0, "batches a client trains a round; 0 = use epochs", low=0)
+    batch_size: int = setting(16, "rows a batch", low=1)
+    optimizer: str = setting("sgd", "local optimiser", choices=("sgd", "adam"))
+    lr: float = setting(0.05, "local learning rate", above=0)
+    lr_schedule: str = setting(
+        "constant", "learning rate over rounds", choices=("constant", "exponential")
+    )
+    lr_decay: float = setting(0.99, "exponential: factor a round", above=0, high=1)
+    momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.9999)
+    weight_decay: float = setting(0.0, "L2 penalty", low=0)
+    server_lr: float = setting(1.0, "step of the server on the aggregated update", above=0)
+    seed: int = setting(0, "every random draw derives from it", low=0)
+    eval_every: int = setting(1, "rounds between evaluations", low=1)
+    personal_eval: str = setting(
+        "auto",
+        "score clients on their own test rows; auto = where the algorithm is personal",
+        choices=("auto", "on", "off"),
+    )
+    client_test_fraction: float = setting(
+        0.0, "share of a client's rows kept for its own test; 0 = 0.25 if needed", low=0, high=0.9
+    )
+    pool_train_test: bool = setting(False, "divide train and test together among clients")
+    probe_per_class: int = setting(0, "rows per class the server keeps as a probe set", low=0)
+    target_accuracy: float = setting(0.0, "accuracy to time; 0 = none", low=0, high=1)
+    stop_at_target: bool = setting(False, "end the run when the target is reached")
+    freeloaders: str = setting("", "clients that do not train: a count, or ids as '3,7,'")
+    device: str = setting("auto", "where to compute", choices=("auto", "cpu", "cuda"))
+    client_threads: int = setting(1, "CPU threads a client trains with", low=1, high=256)
+    round_timeout: float = setting(3600.0, "seconds to wait for a round's replies", above=0)
+    data_root: str = setting("", "folder with hub-style parquet")
+    results_dir: str = setting("runs", "folder of run folders")
+    run_name: str = setting("", "the run's folder; empty = made from settings and time")
+    checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
+    resume: bool = setting(False, "go on with the run named run-name")
+    params: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def task(self) -> TaskSpec:
+        """What decides the task."""
+        return TaskSpec(
+            dataset=self.dataset,
+            data_root=self.data_root,
+            partition=self.partition,
+            options=PartitionOptions(
+                **{f.name: getattr(self, f.name) for f in dataclasses.fields(PartitionOptions)}
+            ),
+            num_clients=self.num_clients,
+            seed=self.seed,
+            client_test_fraction=self.client_test_fraction,
+            pool_train_test=self.pool_train_test,
+            probe_per_class=self.probe_per_class,
+        )
+
+    @property
+    def freeloader_ids(self) -> tuple[int, ...]:
+        """The clients that only pretend to train."""
+        return parse_freeloaders(self.freeloaders, self.num_clients)
+
+    def learning_rate(self, server_round: int) -> float:
+        """Local learning rate in a round."""
+        if self.lr_schedule == "constant":
+            return self.lr
+        return self.lr * self.lr_decay ** (server_round - 1)
+
+    def flat(self) -> dict[str, Scalar]:
+        """Return kebab-case keys and values, the algorithm's own under its name."""
+        values = {kebab(f.name): getattr(self, f.name) for f in _shared_fields()}
+        if self.algo not in registry.ALGORITHMS:
+            return values | {"algo-settings": json.dumps(dict(self.params))}
+        return values | {f"{self.algo}.{key}": value for key, value in self.params}
+
+    def command(self) -> str:
+        """Return a command that repeats this run: the algorithm and what differs from defaults."""
+        deciding = ("dataset", "client-test-fraction", "pool-train-test")
+        mine, usual = self.flat(), all_defaults()
+        chosen = {k: mine[k] for k in deciding if mine[k] != usual[k]}
+        usual |= parse({"algo": self.algo, **chosen}).flat() | {k: usual[k] for k in deciding}
+        unsaid = ("algo", "run-name", "results-dir", "resume")
+        changed = {k: v for k, v in mine.items() if usual.get(k) != v and k not in unsaid}
+        words = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in changed.items()]
+        return shlex.join(["fedsuite", "run", self.algo, *words])
+
+    def to_json(self) -> str:
+        """Return the settings as one line of JSON; :func:`from_json` reads it back."""
+        return json.dumps(self.flat())
+
+
+def parse(values: Mapping[str, Any]) -> RunConfig:
+    """Check typed or command-line values and fill in what depends on others."""
+    shared = {k: v for k, v in values.items() if "." not in k}
+    names = [kebab(f.name) for f in _shared_fields()]
+    for key in shared:
+        if key not in names:
+            raise UserError(f"Unknown key '{key}'. {suggest(key, names)}")
+    config = build(RunConfig, shared)
+    algorithm = registry.find(config.algo)
+    own = _outside_values(config) | _own_values(registry.namespace(config.algo), values)
+    params = build(algorithm.strategy.Params, own, f"{registry.namespace(config.algo)}.")
+    config = dataclasses.replace(
+        config,
+        params=tuple((kebab(f.name), getattr(params, f.name)) for f in dataclasses.fields(params)),
+    )
+    return _resolve(config, personal=algorithm.client.personal)
+
+
+def from_json(text: str) -> RunConfig:
+    """Read what :meth:`RunConfig.to_json` wrote."""
+    return parse(json.loads(text))
+
+
+def params_of(config: RunConfig) -> Any:
+    """Return the algorithm's own settings as its strategy declared them."""
+    strategy = registry.find(config.algo).strategy
+    return build(strategy.Params, dict(config.params))
+
+
+def all_defaults() -> dict[str, Scalar]:
+    """Return every key with its default: shared keys and those of all registered algorithms."""
+    values = {k: v for k, v in defaults(RunConfig).items() if k != "params"}
+    for name in registry.ALGORITHMS:
+        own = defaults(registry.find(name).strategy.Params)
+        values |= {f"{name}.{key}": value for key, value in own.items()}
+    return values
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a run-config file: kebab-case keys, algorithms' own as tables or dotted keys."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"There is no file '{path}'.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
+    flat: dict[str, Any] = {}
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def parse_freeloaders(text: str, num_clients: int) -> tuple[int, ...]:
+    """Read ``"8"`` as the 8 highest-numbered clients and ``"3,7,"`` as clients 3 and 7."""
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise UserError(
+            f"freeloaders = '{text}' is not possible: give a count such as 8, or client ids "
+            "such as '3,7,'."
+        ) from None
+    if not numbers:
+        return ()
+    if "," not in text:
+        numbers = list(range(num_clients - numbers[0], num_clients))
+    if any(n < 0 or n >= num_clients for n in numbers) or len(set(numbers)) >= num_clients:
+        raise UserError(
+            f"freeloaders = '{text}' is not possible with num-clients = {num_clients}: ids go from "
+            f"0 to {num_clients - 1}, and at least one client must train."
+        )
+    return tuple(sorted(set(numbers)))
+
+
+def _shared_fields() -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(RunConfig) if f.name != "params"]
+
+
+def _outside_values(config: RunConfig) -> dict[str, Any]:
+    """Read the own keys of an algorithm that Flower's run-config cannot know by name."""
+    if not config.algo_settings:
+        return {}
+    try:
+        return dict(json.loads(config.algo_settings))
+    except (ValueError, TypeError):
+        raise UserError(
+            f"algo-settings = '{config.algo_settings}' is not possible: it takes a JSON object "
+            "such as '{\"zeta\": 0.1}'."
+        ) from None
+
+
+def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the keys under one algorithm's name; refuse names that are no algorithm's."""
+    known = {*registry.ALGORITHMS, algorithm}
+    own = {}
+    for key, value in values.items():
+        if "." not in key:
+            continue
+        owner, name = key.split(".", 1)
+        if owner == algorithm:
+            own[name] = value
+        elif owner not in known:
+            raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
+        else:
+            build(registry.find(owner).strategy.Params, {name: value}, f"{owner}.")
+    return own
+
+
+def _resolve(config: RunConfig, personal: bool) -> RunConfig:
+    """Replace ``auto`` and zero by what they mean here, and refuse contradictions."""
+    changes: dict[str, Any] = {}
+    if config.model == "auto":
+        changes["model"] = DATASETS[config.dataset].default_model
+    scored = config.client_test_fraction > 0 or config.pool_train_test or personal
+    on = config.personal_eval == "on" or (config.personal_eval == "auto" and scored)
+    changes["personal_eval"] = "on" if on else "off"
+    if (on or config.pool_train_test) and config.client_test_fraction == 0:
+        changes["client_test_fraction"] = PERSONAL_TEST_FRACTION
+    if config.min_train_clients > config.num_clients:
+        raise UserError(
+            f"min-train-clients = {config.min_train_clients} is not possible with num-clients = "
+            f"{config.num_clients}: use at most {config.num_clients}."
+        )
+    if config.stop_at_target and config.target_accuracy == 0:
+        raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")
+    if config.resume and not config.run_name:
+        raise UserError("resume needs run-name: the run to go on with.")
+    if "/" in config.run_name or config.run_name.startswith("."):
+        raise UserError(
+            f"run-name = '{config.run_name}' is not possible: it names a folder inside "
+            "results-dir, without '/' and not starting with '.'."
+        )
+    parse_freeloaders(config.freeloaders, config.num_clients)
+    return dataclasses.replace(config, **changes)

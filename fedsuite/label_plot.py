@@ -1,0 +1,172 @@
+"""Who holds what: the classes of every client, as a table for the terminal and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+MAX_TABLE_CLIENTS = 40
+MAX_PICTURE_CLIENTS = 200
+SHADES = "·░▒▓█"
+LEGEND = "· none  ░ to 25 %  ▒ to 50 %  ▓ to 75 %  █ to 100 % of the row's largest"
+COLOUR = "#0072B2"
+GAP = 2
+
+
+def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> Table:
+    """Draw one row per client and a cell per class, shaded against the client's largest class.
+
+    To fit in ``width`` columns, cells shrink to one character and then neighbouring classes share
+    one. After ``MAX_TABLE_CLIENTS`` clients the table only says how many more there are.
+    """
+    counts = np.asarray(counts)
+    rows = counts[:MAX_TABLE_CLIENTS]
+    more = len(counts) - len(rows)
+    total = counts.sum(axis=0)
+    columns = {
+        "client": max(6, len(str(len(counts)))),
+        "samples": max(7, len(f"{total.sum():,}")),
+        "classes": 7,
+    }
+    if counts.shape[1] > _room(width, columns):
+        del columns["classes"]
+    names, per_cell, cell = _layout(class_names, counts.shape[1], _room(width, columns))
+
+    def add(client: str, row: np.ndarray, style: str | None = None) -> None:
+        texts = (client, f"{row.sum():,}", str(np.count_nonzero(row)))[: len(columns)]
+        table.add_row(*texts, _cells(row, per_cell, cell), style=style)
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name, size in columns.items():
+        table.add_column(name, justify="right", no_wrap=True, width=size)
+    table.add_column(_ruler(names, per_cell, cell), no_wrap=True)
+    for client, row in enumerate(rows):
+        add(str(client), row)
+    if more:
+        table.add_row(*[""] * len(columns), f"... and {more} more")
+    add("all", total, "bold")
+    table.caption = _caption(per_cell)
+    table.caption_justify = "left"
+    return table
+
+
+def save_label_png(counts: np.ndarray, class_names: Sequence[str], path: Path, title: str) -> None:
+    """Write a picture: a bubble per client and class, its area the samples, and a bar per client.
+
+    One colour is used and size alone carries the numbers, so it reads the same in grey and to
+    eyes that see colours differently. At most ``MAX_PICTURE_CLIENTS`` clients are drawn.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    counts = np.asarray(counts)
+    shown = counts[:MAX_PICTURE_CLIENTS]
+    clients, classes = shown.shape
+    if clients < len(counts):
+        title += f" (the first {clients})"
+    cell = float(np.clip(11 / max(clients, classes, 1), 0.15, 0.34))
+    plot_width = max(cell * classes, 2.5)
+    figure = Figure(figsize=(plot_width + 3.2, max(cell * clients, 1.5) + 1.6))
+    figure.set_layout_engine("constrained")
+    FigureCanvasAgg(figure)
+    bubbles, bars = figure.subplots(
+        1, 2, sharey=True, gridspec_kw={"width_ratios": [plot_width, 1.6]}
+    )
+    _draw_bubbles(bubbles, shown, _printable(class_names, classes), cell)
+    _draw_bars(bars, shown)
+    figure.suptitle(title, fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png", dpi=150)
+
+
+def _printable(class_names: Sequence[str], classes: int) -> list[str]:
+    """Return a name that can be seen for every class; numbers where the names do not match."""
+    if len(class_names) != classes:
+        return [str(label) for label in range(classes)]
+    return [
+        name if name.isprintable() and name.strip() else repr(name).replace(" ", "␣").strip("'")
+        for name in map(str, class_names)
+    ]
+
+
+def _room(width: int, columns: Mapping[str, int]) -> int:
+    """Return how many characters are left for the cells."""
+    return max(8, width - sum(columns.values()) - GAP * len(columns))
+
+
+def _caption(per_cell: int) -> Text:
+    """Explain the shades, and what a cell is where classes share one."""
+    shared = f"\n{per_cell} classes to a cell" if per_cell > 1 else ""
+    return Text(LEGEND + shared, style="dim not italic")
+
+
+def _layout(class_names: Sequence[str], classes: int, room: int) -> tuple[list[str], int, int]:
+    """Return the names, the number of classes per cell, and the width of a cell in characters."""
+    names = _printable(class_names, classes)
+    per_cell = max(1, -(-classes // room))
+    widest = max(4, *(len(name) + 1 for name in names), 0)
+    return names, per_cell, max(1, min(room // max(1, -(-classes // per_cell)), widest))
+
+
+def _ruler(names: Sequence[str], per_cell: int, cell: int) -> Text:
+    """Name the cells: by class if the names fit, else by the number of every tenth cell."""
+    if per_cell == 1 and (cell >= 4 or all(len(name) == 1 for name in names)):
+        return Text("".join(name[: max(1, cell - 1)].ljust(cell) for name in names))
+    line = ""
+    for start in range(0, -(-len(names) // per_cell), 10):
+        line = line.ljust(start * cell) + str(start * per_cell)
+    return Text(line)
+
+
+def _cells(counts: np.ndarray, per_cell: int, cell: int) -> Text:
+    """Shade one row; cells of three characters and more have a gap between them."""
+    merged = np.add.reduceat(counts, np.arange(0, len(counts), per_cell))
+    levels = np.ceil(4 * merged / max(1, merged.max())).astype(int)
+    line = Text()
+    for level in levels:
+        filled = cell - 1 if cell > 2 else cell
+        line.append((SHADES[level] * filled).ljust(cell), style="cyan" if level else "dim")
+    return line
+
+
+def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: float) -> None:
+    """Draw the bubbles; the largest one fills its cell, or a little more where cells are small."""
+    clients, classes = counts.shape
+    rows, columns = np.nonzero(counts)
+    largest = max(1, counts.max(initial=0))
+    widest = 72 * max(0.92 * cell, 0.2)
+    diameter = np.maximum(widest * np.sqrt(counts[rows, columns] / largest), 1.0)
+    axes.scatter(columns, rows, s=diameter**2, color=COLOUR, linewidths=0)
+    axes.set_xlim(-0.6, classes - 0.4)
+    axes.set_ylim(clients - 0.4, -0.6)
+    fontsize = min(9.0, 72 * cell * 0.75)
+    step = 1 if classes <= 100 else 5
+    shown = np.arange(0, classes, step)
+    long = max((len(name) for name in names), default=0) > 2
+    axes.set_xticks(
+        shown, [names[label] for label in shown], fontsize=fontsize, rotation=90 if long else 0
+    )
+    step = 1 if clients <= 40 else 5 if clients <= 100 else 10
+    axes.set_yticks(np.arange(0, clients, step))
+    axes.tick_params(axis="y", labelsize=min(9.0, fontsize * step))
+    axes.grid(True, color="0.9", linewidth=0.4)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("class")
+    axes.set_ylabel("client")
+    axes.set_title(f"largest bubble = {largest:,} samples", fontsize=9, loc="left")
+
+
+def _draw_bars(axes: Any, counts: np.ndarray) -> None:
+    """Draw how many samples every client has."""
+    axes.barh(np.arange(len(counts)), counts.sum(axis=1), height=0.8, color="0.55")
+    axes.set_xlabel("samples")
+    axes.tick_params(axis="y", left=False, labelleft=False)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.locator_params(axis="x", nbins=3)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)

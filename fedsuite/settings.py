@@ -1,0 +1,125 @@
+"""Leaf module: typed settings declared once, and errors written for the person who made them.
+
+A group of settings is a frozen dataclass whose fields are made with :func:`setting`. From that
+one declaration come the default, the help line and the check of a value somebody typed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_type_hints
+
+T = TypeVar("T")
+Scalar = str | int | float | bool
+
+
+class UserError(Exception):
+    """A mistake in what the user asked for; the message is a sentence that says what to do."""
+
+
+def setting(
+    default: Scalar,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    choices: Iterable[str] | None = None,
+) -> Any:
+    """Declare a setting: its default, one line of help, and what values are possible.
+
+    ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one.
+    """
+    limits = {"low": low, "high": high, "above": above}
+    chosen = tuple(choices) if choices is not None else None
+    return dataclasses.field(
+        default=default, metadata={"help": help, "limits": limits, "choices": chosen}
+    )
+
+
+def kebab(name: str) -> str:
+    """Spell a field name as the user does."""
+    return name.replace("_", "-")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Say which known names there are, the nearest one first if any is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'? " if near else ""
+    return f"{hint}Choices: {', '.join(names)}."
+
+
+def build(cls: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
+    """Make a settings dataclass from kebab-case values, refusing what it does not know.
+
+    ``prefix`` is the namespace the user sees before each key (``"taco."``).
+    """
+    types = get_type_hints(cls)
+    fields = {kebab(f.name): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in fields:
+            raise UserError(f"Unknown key '{prefix}{key}'. {suggest(key, fields)}")
+    checked = {
+        fields[key].name: _check(prefix + key, value, types[fields[key].name], fields[key])
+        for key, value in values.items()
+    }
+    return cls(**checked)
+
+
+def defaults(cls: type[Any]) -> dict[str, Any]:
+    """Return the kebab-case keys of a settings dataclass with their defaults."""
+    return {kebab(f.name): f.default for f in dataclasses.fields(cls)}
+
+
+def _check(key: str, value: Any, kind: Any, field: dataclasses.Field[Any]) -> Any:
+    value = _convert(key, value, kind)
+    choices = field.metadata["choices"]
+    if choices is not None and value not in choices:
+        raise UserError(f"{key} = '{value}' is not possible. {suggest(str(value), choices)}")
+    if kind in (int, float):
+        _check_limits(key, value, field.metadata["limits"])
+    return value
+
+
+def _convert(key: str, value: Any, kind: Any) -> Any:
+    """Turn a typed or a command-line value into ``kind`` without losing anything."""
+    try:
+        if kind is bool:
+            if isinstance(value, bool):
+                return value
+            return {"true": True, "false": False}[str(value).lower()]
+        if isinstance(value, bool) and kind is not str:
+            raise ValueError
+        if kind is int:
+            number = float(value)
+            if number != int(number):
+                raise ValueError
+            return int(value) if not isinstance(value, float) else int(number)
+        if kind is float:
+            return float(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    except (ValueError, KeyError, OverflowError):
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise UserError(f"{key} = '{value}' is not possible: it takes {wanted}.") from None
+
+
+def _check_limits(key: str, value: float, limits: Mapping[str, float | None]) -> None:
+    low, high, above = limits["low"], limits["high"], limits["above"]
+    bad = (
+        value != value
+        or (low is not None and value < low)
+        or (high is not None and value > high)
+        or (above is not None and value <= above)
+        or value in (float("inf"), float("-inf"))
+    )
+    if bad:
+        parts = [
+            f"at least {low:g}" if low is not None else "",
+            f"more than {above:g}" if above is not None else "",
+            f"at most {high:g}" if high is not None else "",
+        ]
+        wanted = " and ".join(p for p in parts if p) or "finite"
+        raise UserError(f"{key} = {value} is not possible: it must be {wanted}.")

@@ -1,0 +1,83 @@
+"""What a run comes to: one document computed from its settings and its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from fedsuite.config import RunConfig
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def summarise(
+    config: RunConfig, history: Rows, expelled: Collection[int], status: str, reason: str = ""
+) -> dict[str, Any]:
+    """Return the summary of a run."""
+    scored = [row["accuracy"] for row in history if row.get("accuracy") is not None]
+    later = [r["accuracy"] for r in history if r.get("accuracy") is not None and r["round"] > 0]
+    personal = [row for row in history if row.get("personal_accuracy") is not None]
+    losses = [row["loss"] for row in history if row.get("loss") is not None]
+    last = personal[-1] if personal else {}
+    reached = rounds_to_target(history, config.target_accuracy)
+    tpr, fpr = detection_rates(config.freeloader_ids, expelled, config.num_clients)
+    return {
+        "status": status,
+        "reason": reason,
+        "algo": config.algo,
+        "dataset": config.dataset,
+        "model": config.model,
+        "partition": config.partition,
+        "seed": config.seed,
+        "num_clients": config.num_clients,
+        "rounds": max((row["round"] for row in history), default=0),
+        "final_accuracy": scored[-1] if scored else None,
+        "best_accuracy": max(scored, default=None),
+        "mean_last5_accuracy": _mean(later[-5:]),
+        "final_loss": losses[-1] if losses else None,
+        "personal_accuracy": last.get("personal_accuracy"),
+        "personal_mean": last.get("personal_mean"),
+        "personal_std": last.get("personal_std"),
+        "personal_worst": last.get("personal_worst"),
+        "personal_best": last.get("personal_best"),
+        "target_accuracy": config.target_accuracy or None,
+        "rounds_to_target": reached,
+        "compute_seconds_to_target": None
+        if reached is None
+        else _total([r for r in history if r["round"] <= reached], "compute_seconds"),
+        "wall_seconds": _total(history, "wall_seconds"),
+        "client_compute_seconds": _total(history, "client_compute_seconds"),
+        "upload_bytes": int(_total(history, "upload_bytes")),
+        "download_bytes": int(_total(history, "download_bytes")),
+        "failed_replies": int(_total(history, "failed")),
+        "expelled": sorted(expelled),
+        "freeloader_tpr": tpr,
+        "freeloader_fpr": fpr,
+    }
+
+
+def rounds_to_target(history: Rows, target: float) -> int | None:
+    """Return the first round whose accuracy reaches the target."""
+    if not target:
+        return None
+    reached = (r["round"] for r in history if (r.get("accuracy") or 0.0) >= target)
+    return next(reached, None)
+
+
+def detection_rates(
+    freeloaders: Collection[int], expelled: Collection[int], num_clients: int
+) -> tuple[float | None, float | None]:
+    """Return the shares of freeloaders and of honest clients that were expelled."""
+    if not freeloaders:
+        return None, None
+    caught = set(freeloaders) & set(expelled)
+    wronged = set(expelled) - set(freeloaders)
+    return len(caught) / len(freeloaders), len(wronged) / (num_clients - len(freeloaders))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _total(history: Rows, name: str) -> float:
+    return float(sum(row.get(name) or 0 for row in history))

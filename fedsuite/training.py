@@ -1,0 +1,223 @@
+"""One run, start to end, over any Grid: rounds, evaluation, record, checkpoints.
+
+Every engine calls :func:`run`; they differ only in the Grid they hand over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord
+from flwr.serverapp import Grid
+
+from fedsuite import registry, seeds
+from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedsuite.client_app import pick_device
+from fedsuite.config import RunConfig, params_of
+from fedsuite.record import RunRecord, default_name, facts, read_config, run_folder
+from fedsuite.settings import UserError
+from fedsuite.summary import rounds_to_target, summarise
+from fedsuite.vector import FlatModel, to_numpy
+from strategies.base import BaseStrategy, Federation, Outcome
+from tasks.evaluation import evaluate
+from tasks.models import build_model
+from tasks.task import Task, open_task
+
+log = logging.getLogger("fedsuite")
+MAX_EMPTY_ROUNDS = 3
+RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
+
+
+class RunFailed(Exception):
+    """The run cannot go on; the message carries the client's traceback if there is one."""
+
+
+def run(config: RunConfig, grid: Grid, engine: str) -> Path:
+    """Train, record everything and return the run's folder."""
+    if not config.run_name:
+        config = dataclasses.replace(config, run_name=default_name(config))
+    if config.resume:
+        config = resumed_config(config)
+    task = open_task(config.task)
+    record, checkpoint = _open_record(config, task, engine)
+    log.info("results are in %s", record.folder)
+    try:
+        server = Server(config, task, record, grid, checkpoint)
+        status = server.train()
+    except BaseException as error:
+        status = "failed" if isinstance(error, Exception) else "interrupted"
+        record.finish(summarise(config, record.history(), [], status, traceback.format_exc()))
+        raise
+    record.finish(summarise(config, record.history(), server.strategy.expelled, status))
+    return record.folder
+
+
+def resumed_config(config: RunConfig) -> RunConfig:
+    """Return the recorded settings of the run to go on with; only where it runs may change."""
+    folder = run_folder(config)
+    if not (folder / "config.json").exists():
+        raise UserError(
+            f"There is nothing to resume in {folder}: the run had not written its settings. "
+            "Start it again without resume."
+        )
+    kept = {name: getattr(config, name) for name in RUNTIME_KEYS}
+    return dataclasses.replace(read_config(folder), **kept)
+
+
+class Server:
+    """The state of a run in progress."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        task: Task,
+        record: RunRecord,
+        grid: Grid,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.config, self.task, self.record, self.grid = config, task, record, grid
+        module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
+        self.model = FlatModel(module, pick_device(config.device))
+        self.strategy = _make_strategy(config, task, record)
+        self.strategy.model = self.model.vector()
+        self.strategy.buffers = self.model.buffer_vector()
+        self.round = 0
+        self.empty_rounds = 0
+        if checkpoint is not None:
+            self.strategy.model, self.strategy.buffers = checkpoint.model, checkpoint.buffers
+            self.strategy.load_state(checkpoint.strategy)
+            self.strategy.checkpoint_round = self.round = checkpoint.round
+
+    def train(self) -> str:
+        """Run the rounds that are left; return how it ended."""
+        self.strategy.summary()
+        started = time.perf_counter()
+        self.strategy.roster.refresh(self.grid)
+        if self.round == 0:
+            self._close_round(Outcome(), started)
+        status = "finished"
+        while self.round < self.config.num_rounds:
+            if self._target_reached():
+                status = "target reached"
+                break
+            self.round += 1
+            self._one_round()
+        if self.strategy.shares_model:
+            self.record.save_model(self._named_tensors())
+        if not any(row.get("clients") for row in self.record.history()):
+            raise RunFailed(f"no client gave a valid update in any round.\n{self._last_reason()}")
+        return status
+
+    def _one_round(self) -> None:
+        started = time.perf_counter()
+        strategy, timeout = self.strategy, self.config.round_timeout
+        orders = strategy.configure_train(self.round, strategy.arrays(), ConfigRecord(), self.grid)
+        replies = self.grid.send_and_receive(orders, timeout=timeout)
+        strategy.aggregate_train(self.round, replies)
+        self._stop_if_hopeless()
+        questions = list(
+            strategy.configure_evaluate(self.round, strategy.arrays(), ConfigRecord(), self.grid)
+        )
+        if questions:
+            answers = self.grid.send_and_receive(questions, timeout=timeout)
+            strategy.aggregate_evaluate(self.round, answers)
+        self._close_round(strategy.outcome, started)
+
+    def _close_round(self, outcome: Outcome, started: float) -> None:
+        """Evaluate, record, checkpoint."""
+        row: dict[str, Any] = {"round": self.round, **self._global_score(), **outcome.scalars}
+        row["wall_seconds"] = time.perf_counter() - started
+        self.record.add_round(row, outcome.rows)
+        every = self.config.checkpoint_every
+        if every and (self.round % every == 0 or self.round == self.config.num_rounds):
+            self.record.sync()
+            save_checkpoint(
+                self.record.folder,
+                Checkpoint(
+                    self.round, self.strategy.model, self.strategy.buffers, self.strategy.state()
+                ),
+            )
+            self.strategy.checkpoint_round = self.round
+        elif not every:
+            self.strategy.checkpoint_round = self.round
+        log.info("%s", _describe(row, self.config.num_rounds))
+
+    def _global_score(self) -> dict[str, float]:
+        due = self.round % self.config.eval_every == 0 or self.round == self.config.num_rounds
+        if not due or not self.strategy.shares_model:
+            return {}
+        self.model.load(self.strategy.model, self.strategy.buffers)
+        score = evaluate(self.model, self.task, self.task.split.test)
+        return {"accuracy": score.accuracy, "loss": score.loss}
+
+    def _target_reached(self) -> bool:
+        if not self.config.stop_at_target:
+            return False
+        return rounds_to_target(self.record.history(), self.config.target_accuracy) is not None
+
+    def _stop_if_hopeless(self) -> None:
+        """End a run whose clients all fail round after round, with what they said."""
+        self.empty_rounds = (
+            0 if self.strategy.outcome.scalars.get("clients") else (self.empty_rounds + 1)
+        )
+        if self.empty_rounds >= MAX_EMPTY_ROUNDS:
+            raise RunFailed(
+                f"no client gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
+                f"{self._last_reason()}"
+            )
+
+    def _last_reason(self) -> str:
+        reasons = [row["reason"] for row in self.strategy.outcome.rows if "reason" in row]
+        return f"The first of them said:\n{reasons[0]}" if reasons else ""
+
+    def _named_tensors(self) -> dict[str, Any]:
+        self.model.load(self.strategy.model, self.strategy.buffers)
+        return {name: to_numpy(t) for name, t in self.model.module.state_dict().items()}
+
+
+def _open_record(config: RunConfig, task: Task, engine: str) -> tuple[RunRecord, Checkpoint | None]:
+    if not config.resume:
+        return RunRecord.create(config, facts(config, engine, task.split.fingerprint)), None
+    folder = run_folder(config)
+    checkpoint = load_checkpoint(folder)
+    last_round = checkpoint.round if checkpoint is not None else -1
+    return RunRecord.reopen(folder, last_round), checkpoint
+
+
+def _make_strategy(config: RunConfig, task: Task, record: RunRecord) -> BaseStrategy:
+    federation = Federation(
+        num_clients=config.num_clients,
+        client_sizes={c: len(rows) for c, rows in enumerate(task.split.train)},
+        seed=config.seed,
+        fraction_train=config.fraction_train,
+        min_train_clients=config.min_train_clients,
+        server_lr=config.server_lr,
+        learning_rate=config.learning_rate,
+        eval_every=config.eval_every,
+        personal_eval=config.personal_eval == "on",
+        introduction={
+            "run": config.to_json(),
+            "run-dir": str(record.folder),
+            "run-id": record.run_id,
+        },
+    )
+    return registry.find(config.algo).strategy(federation, params_of(config))
+
+
+def _describe(row: dict[str, Any], rounds: int) -> str:
+    parts = [f"round {row['round']}/{rounds}"]
+    if row.get("accuracy") is not None:
+        parts.append(f"accuracy {row['accuracy']:.4f}")
+    if row.get("personal_accuracy") is not None:
+        parts.append(f"personal accuracy {row['personal_accuracy']:.4f}")
+    if "clients" in row:
+        parts.append(
+            f"{row['clients']} clients" + (f", {row['failed']} failed" * (row["failed"] > 0))
+        )
+    parts.append(f"{row['wall_seconds']:.2f} s")
+    return "  ".join(parts)

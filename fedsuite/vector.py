@@ -1,0 +1,91 @@
+"""Leaf module: a model is one flat float32 vector.
+
+:class:`FlatModel` turns a PyTorch module into three vectors that alias its tensors: ``weights``
+(all parameters), ``grads`` (their gradients) and ``buffers`` (float buffers such as batch-norm
+statistics). An optimiser step or a correction is then one in-place operation on a vector, and a
+client's model travels as one array. Integer buffers stay where they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+Vector = np.ndarray
+Matrix = np.ndarray
+
+
+class FlatModel:
+    """A module whose parameters, gradients and float buffers are views into flat tensors."""
+
+    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+        self.module = module.to(device)
+        self.device = torch.device(device)
+        named = dict(self.module.named_parameters())
+        self.slices = _slices({name: p.numel() for name, p in named.items()})
+        self.shapes = {name: tuple(p.shape) for name, p in named.items()}
+        self.weights = _flatten([p.detach() for p in named.values()], self.device)
+        self.grads = torch.zeros_like(self.weights)
+        for name, parameter in named.items():
+            parameter.data = self.weights[self.slices[name]].view(self.shapes[name])
+            parameter.grad = self.grads[self.slices[name]].view(self.shapes[name])
+        floats = {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
+        self.buffer_slices = _slices({name: b.numel() for name, b in floats.items()})
+        self.buffers = _flatten(list(floats.values()), self.device)
+        for name, buffer in floats.items():
+            buffer.data = self.buffers[self.buffer_slices[name]].view(buffer.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return self.weights.numel()
+
+    def load(self, weights: Vector, buffers: Vector | None = None) -> None:
+        """Copy vectors into the model, in place."""
+        copy_into(self.weights, weights)
+        if buffers is not None and self.buffers.numel():
+            copy_into(self.buffers, buffers)
+
+    def vector(self) -> Vector:
+        """Return a copy of the parameters as one numpy vector."""
+        return to_numpy(self.weights)
+
+    def buffer_vector(self) -> Vector:
+        """Return a copy of the float buffers as one numpy vector (empty if there are none)."""
+        return to_numpy(self.buffers)
+
+
+def copy_into(target: torch.Tensor, source: Vector) -> None:
+    """Copy a numpy vector into a tensor of the same length."""
+    if source.shape != tuple(target.shape):
+        raise ValueError(f"expected a vector of shape {tuple(target.shape)}, got {source.shape}")
+    with torch.no_grad():
+        target.copy_(torch.from_numpy(np.require(source, requirements=["W"])))
+
+
+def to_numpy(tensor: torch.Tensor) -> Vector:
+    """Return a numpy copy that shares no memory with the tensor."""
+    return tensor.detach().to("cpu", copy=True).numpy()
+
+
+def weighted_sum(weights: np.ndarray, rows: Matrix) -> Vector:
+    """Return ``sum_i weights_i rows_i`` as float32: one BLAS call, rows in client order."""
+    return np.asarray(weights, dtype=np.float32) @ rows
+
+
+def sample_weights(num_examples: np.ndarray) -> np.ndarray:
+    """Return ``n_i / sum_j n_j`` in float64."""
+    counts = np.asarray(num_examples, dtype=np.float64)
+    return counts / counts.sum()
+
+
+def _slices(sizes: dict[str, int]) -> dict[str, slice]:
+    ends = np.cumsum([0, *sizes.values()]).tolist()
+    return {name: slice(a, b) for name, a, b in zip(sizes, ends, ends[1:], strict=False)}
+
+
+def _flatten(tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
+    if not tensors:
+        return torch.zeros(0, device=device)
+    return torch.cat([t.detach().reshape(-1).float() for t in tensors]).to(device)

@@ -1,0 +1,1 @@
+"""Server side: one file per algorithm, each a Flower Strategy."""

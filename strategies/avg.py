@@ -1,0 +1,19 @@
+"""Avg: the plain mean of the clients' models, whatever the size of their data."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsuite.vector import Vector
+from strategies.base import BaseStrategy, Round
+from strategies.fedavg import uniform_weights
+
+
+class Avg(BaseStrategy):
+    """``w <- w + server_lr * mean_i v_i``."""
+
+    summary_line: ClassVar[str] = "plain mean of client models"
+
+    def aggregate(self, round: Round) -> Vector:
+        """Return the mean model."""
+        return self.step(round, uniform_weights(len(round.clients)))

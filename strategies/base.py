@@ -1,0 +1,398 @@
+"""What every strategy shares: sampling, cohorts, checking of replies, order, bookkeeping.
+
+An algorithm subclasses :class:`BaseStrategy`, declares its parameters and overrides what differs,
+usually :meth:`BaseStrategy.aggregate` alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fedsuite import seeds, wire
+from fedsuite.settings import kebab
+from fedsuite.vector import Matrix, Vector, sample_weights, weighted_sum
+from strategies.cohorts import Roster
+
+log = logging.getLogger("fedsuite")
+MAX_EXAMPLES = 10**9
+
+
+@dataclass(frozen=True)
+class NoParams:
+    """An algorithm without settings of its own."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What a strategy needs to know of the run."""
+
+    num_clients: int
+    client_sizes: Mapping[int, int]
+    seed: int
+    fraction_train: float = 1.0
+    min_train_clients: int = 1
+    server_lr: float = 1.0
+    learning_rate: Callable[[int], float] = lambda server_round: 0.01
+    eval_every: int = 1
+    personal_eval: bool = False
+    introduction: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Round:
+    """One round's valid replies, one row per client in client order."""
+
+    number: int
+    model: Vector
+    clients: list[int]
+    arrays: dict[str, Matrix]
+    num_examples: np.ndarray
+    num_steps: np.ndarray
+    lr: float
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    per_client: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def updates(self) -> Matrix:
+        """The ``(n, P)`` matrix of ``v_i = w_i - w``."""
+        return self.arrays["update"]
+
+    def metric(self, name: str) -> np.ndarray:
+        """One number that every client sent, in client order."""
+        return np.array([metrics[name] for metrics in self.metrics], dtype=np.float64)
+
+
+@dataclass
+class Outcome:
+    """What a round left behind for the record: numbers of the round, a row per client."""
+
+    scalars: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+class BaseStrategy(Strategy):
+    """A Flower strategy over flat vectors and cohorts of clients."""
+
+    Params: ClassVar[type[Any]] = NoParams
+    summary_line: ClassVar[str] = ""
+    expects: ClassVar[tuple[str, ...]] = ("update",)
+    shares_model: ClassVar[bool] = True
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        self.federation = federation
+        self.params = self.Params() if params is None else params
+        self.roster = Roster(federation.introduction)
+        self.expelled: set[int] = set()
+        self.model: Vector = np.zeros(0, dtype=np.float32)
+        self.buffers: Vector = np.zeros(0, dtype=np.float32)
+        self.checkpoint_round = 0
+        self.outcome = Outcome()
+        self._asked: dict[int, list[int]] = {}
+        self._bytes_down: dict[int, int] = {}
+
+    # What an algorithm overrides
+
+    def aggregate(self, round: Round) -> Vector:
+        """Return the next global vector; default ``w + server_lr * sum n_i/n v_i``."""
+        return self.step(round, sample_weights(round.num_examples))
+
+    def broadcast(self) -> dict[str, Vector]:
+        """Return vectors that all clients receive beside the model."""
+        return {}
+
+    def order(self, client: int) -> wire.Order:
+        """Return vectors and scalars for one client alone."""
+        return wire.Order()
+
+    def lengths(self) -> dict[str, int]:
+        """Return the length of each vector a client sends; by default the model's."""
+        return {name: self.model.size for name in self.expects}
+
+    def state(self) -> dict[str, Any]:
+        """Return all that must survive a restart: arrays, and scalars JSON can hold."""
+        return {"expelled": sorted(self.expelled)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.expelled = set(state["expelled"])
+
+    # What algorithms use
+
+    def step(self, round: Round, weights: np.ndarray) -> Vector:
+        """Move the model by ``server_lr`` times the weighted sum of updates."""
+        round.per_client["weight"] = weights
+        move = weighted_sum(weights, round.updates)
+        if self.federation.server_lr != 1.0:
+            move *= np.float32(self.federation.server_lr)
+        return round.model + move
+
+    def sample(self, server_round: int) -> list[int]:
+        """Draw the round's clients, the same for the same seed, never an expelled one."""
+        present = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        wanted = round_half_up(self.federation.fraction_train * self.federation.num_clients)
+        count = min(max(wanted, self.federation.min_train_clients, 1), len(present))
+        if count == len(present):
+            return present
+        draw = seeds.generator(self.federation.seed, "sample", server_round)
+        return sorted(int(c) for c in draw.choice(present, count, replace=False))
+
+    # Flower's Strategy
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Sample clients and send each node its cohort."""
+        self._take(arrays)
+        self.outcome = Outcome()
+        scalars = {"lr": self.federation.learning_rate(server_round), **self._own_scalars()}
+        return self._messages(
+            MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config), grid
+        )
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Leave out what is not valid, sort the rest by client and aggregate."""
+        valid = self._collect(replies, self._check_train, "train")
+        self.outcome.scalars |= {
+            "clients": len(valid),
+            "failed": sum(len(c) for c in self._asked.values()) - len(valid),
+        }
+        if len(valid) < self.federation.min_train_clients:
+            self._note(
+                f"round {server_round}: {len(valid)} valid replies, fewer than min-train-clients"
+                f" = {self.federation.min_train_clients}; the model stays as it is"
+            )
+            return None, MetricRecord({"clients": len(valid)})
+        round = self._round(server_round, valid)
+        self._aggregate(round, valid)
+        self._record(round, valid)
+        metrics = {"clients": len(valid), "train-loss": self.outcome.scalars["train_loss"]}
+        return self.arrays(), MetricRecord(metrics)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask every client to score itself on its own test rows, when that is due."""
+        due = self.federation.personal_eval and server_round % self.federation.eval_every == 0
+        if not due:
+            self._asked = {}
+            return []
+        self._take(arrays)
+        clients = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        scalars = {**self._own_scalars(), **config}
+        return self._messages(MessageType.EVALUATE, server_round, clients, scalars, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Sum up the clients' own scores."""
+        if not self._asked:
+            return None
+        valid = self._collect(replies, self._check_evaluate, "evaluate")
+        if not valid:
+            return None
+        correct = np.array([r.metrics["correct"] for r in valid])
+        total = np.array([r.metrics["num-examples"] for r in valid])
+        accuracy = correct / total
+        for result, value in zip(valid, accuracy, strict=True):
+            own = {"phase": "evaluate", "client": result.client, "status": "ok"}
+            self.outcome.rows.append(own | {"accuracy": float(value)} | _snake(result.metrics))
+        scores = {
+            "personal_accuracy": float(correct.sum() / total.sum()),
+            "personal_mean": float(accuracy.mean()),
+            "personal_std": float(accuracy.std()),
+            "personal_worst": float(accuracy.min()),
+            "personal_best": float(accuracy.max()),
+        }
+        self.outcome.scalars |= scores
+        return MetricRecord({kebab(name): value for name, value in scores.items()})
+
+    def summary(self) -> None:
+        """Log what this strategy is set to."""
+        log.info("%s %s", type(self).__name__, self.params)
+
+    def arrays(self) -> ArrayRecord:
+        """Return the current model as Flower carries it."""
+        vectors = {"model": self.model}
+        return wire.write_arrays(vectors | ({"buffers": self.buffers} if self.buffers.size else {}))
+
+    # How it is done
+
+    def _take(self, arrays: ArrayRecord) -> None:
+        vectors = wire.read_arrays(arrays)
+        self.model = vectors["model"]
+        self.buffers = vectors.get("buffers", np.zeros(0, dtype=np.float32))
+
+    def _own_scalars(self) -> dict[str, Any]:
+        return {kebab(k): v for k, v in dataclasses.asdict(self.params).items()}
+
+    def _messages(
+        self,
+        kind: str,
+        server_round: int,
+        clients: list[int],
+        scalars: Mapping[str, Any],
+        grid: Grid,
+    ) -> list[Message]:
+        shared = self.broadcast()
+        if self.shares_model:
+            shared |= {"model": self.model}
+            shared |= {"buffers": self.buffers} if self.buffers.size else {}
+        packed = wire.write_arrays(shared)
+        config = {
+            **self.federation.introduction,
+            **scalars,
+            "round": server_round,
+            "checkpoint-round": self.checkpoint_round,
+        }
+        self._asked = self.roster.assign(grid, clients, self.federation.client_sizes)
+        common = sum(vector.nbytes for vector in shared.values())
+        messages, self._bytes_down = [], {}
+        for node, cohort in self._asked.items():
+            orders = {client: self.order(client) for client in cohort}
+            for client, order in orders.items():
+                own = sum(vector.nbytes for vector in order.arrays.values())
+                self._bytes_down[client] = common + own
+            content = wire.write_orders(packed, config, orders)
+            messages.append(Message(content, node, kind, group_id=str(server_round)))
+        return messages
+
+    def _collect(
+        self,
+        replies: Iterable[Message],
+        check: Callable[[wire.Result], str],
+        phase: str,
+    ) -> list[wire.Result]:
+        """Return valid results in client order; count, log and name the others."""
+        results: dict[int, wire.Result] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            asked = self._asked.get(node, [])
+            if reply.has_error():
+                reason = f"node failed: {reply.error.reason}"
+                results |= {c: wire.Result(c, error=reason) for c in asked}
+                continue
+            for client in asked:
+                results[client] = wire.read_result(reply.content, client)
+            for stranger in sorted(wire.clients_in(reply.content) - set(asked)):
+                self._reject(phase, stranger, f"node {node} was not asked for this client")
+        valid = []
+        for client in sorted(c for cohort in self._asked.values() for c in cohort):
+            result = results.get(client, wire.Result(client, error="no reply in time"))
+            problem = result.error or check(result)
+            if problem:
+                self._reject(phase, client, problem)
+            else:
+                valid.append(result)
+        return valid
+
+    def _check_train(self, result: wire.Result) -> str:
+        lengths = self.lengths()
+        missing = [name for name in lengths if name not in result.arrays]
+        if missing:
+            return f"vector '{missing[0]}' is missing"
+        if self.buffers.size and self.shares_model:
+            lengths["buffers"] = self.buffers.size
+        for name, vector in result.arrays.items():
+            if name not in lengths:
+                return f"vector '{name}' was not asked for"
+            if vector.dtype != np.float32 or vector.shape != (lengths[name],):
+                return (
+                    f"vector '{name}' is {vector.dtype}{list(vector.shape)}, "
+                    f"expected float32[{lengths[name]}]"
+                )
+            if not np.isfinite(vector).all():
+                return f"vector '{name}' has NaN or infinite values"
+        return _check_count(result.metrics)
+
+    def _check_evaluate(self, result: wire.Result) -> str:
+        problem = _check_count(result.metrics)
+        if problem:
+            return problem
+        if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
+            return f"correct = {result.metrics.get('correct')} is not possible"
+        return ""
+
+    def _round(self, number: int, valid: list[wire.Result]) -> Round:
+        arrays = {}
+        for name, length in self.lengths().items():
+            arrays[name] = np.empty((len(valid), length), dtype=np.float32)
+            for row, result in zip(arrays[name], valid, strict=True):
+                row[:] = result.arrays[name]
+        return Round(
+            number=number,
+            model=self.model,
+            clients=[result.client for result in valid],
+            arrays=arrays,
+            num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
+            num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
+            lr=self.federation.learning_rate(number),
+            metrics=[result.metrics for result in valid],
+        )
+
+    def _aggregate(self, round: Round, valid: list[wire.Result]) -> None:
+        model = np.asarray(self.aggregate(round), dtype=np.float32)
+        if not np.isfinite(model).all():
+            self._note(f"round {round.number}: the aggregate is not finite; the model stays")
+            return
+        self.model = model
+        if self.buffers.size and self.shares_model:
+            rows = np.stack([result.arrays["buffers"] for result in valid])
+            self.buffers = weighted_sum(sample_weights(round.num_examples), rows)
+
+    def _record(self, round: Round, valid: list[wire.Result]) -> None:
+        seconds = [result.metrics.get("seconds", 0.0) for result in valid]
+        uploads = {r.client: sum(v.nbytes for v in r.arrays.values()) for r in valid}
+        losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
+        self.outcome.scalars |= {
+            "train_loss": float(sample_weights(round.num_examples) @ losses),
+            "compute_seconds": max(seconds),
+            "client_compute_seconds": sum(seconds),
+            "upload_bytes": sum(uploads.values()),
+            "download_bytes": sum(self._bytes_down.values()),
+            "lr": round.lr,
+            "expelled": len(self.expelled),
+            **round.scalars,
+        }
+        for index, result in enumerate(valid):
+            extra = {name: float(values[index]) for name, values in round.per_client.items()}
+            row = {"phase": "train", "client": result.client, "status": "ok"}
+            row |= _snake(result.metrics) | {"upload_bytes": uploads[result.client]}
+            self.outcome.rows.append(row | extra)
+
+    def _reject(self, phase: str, client: int, reason: str) -> None:
+        log.warning("client %d left out (%s): %s", client, phase, reason.splitlines()[-1])
+        self.outcome.rows.append(
+            {"phase": phase, "client": client, "status": "failed", "reason": reason}
+        )
+
+    def _note(self, text: str) -> None:
+        log.warning("%s", text)
+        self.outcome.scalars["note"] = text
+
+
+def round_half_up(value: float) -> int:
+    """Round as people do: 2.5 to 3."""
+    return int(np.floor(value + 0.5))
+
+
+def _check_count(metrics: Mapping[str, float]) -> str:
+    count = metrics.get("num-examples", 0)
+    if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
+        return f"num-examples = {count} is not possible"
+    return ""
+
+
+def _snake(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name.replace("-", "_"): value for name, value in metrics.items()}

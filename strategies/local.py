@@ -1,0 +1,20 @@
+"""Local: every client trains alone. Nothing travels; the floor under every personal table."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsuite.vector import Vector
+from strategies.base import BaseStrategy, Round
+
+
+class Local(BaseStrategy):
+    """A server that only keeps time."""
+
+    summary_line: ClassVar[str] = "clients train alone, nothing is shared"
+    expects: ClassVar[tuple[str, ...]] = ()
+    shares_model: ClassVar[bool] = False
+
+    def aggregate(self, round: Round) -> Vector:
+        """Leave the model alone."""
+        return round.model

@@ -1,0 +1,1 @@
+"""What is learned: datasets, how they are split among clients, and models."""

@@ -1,0 +1,44 @@
+"""Accuracy and loss of a model on some rows, without gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from fedsuite.vector import FlatModel
+from tasks.task import Task
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean cross-entropy, and how many of how many rows were right."""
+
+    loss: float
+    correct: int
+    total: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows that were right."""
+        return self.correct / self.total
+
+
+def evaluate(model: FlatModel, task: Task, indices: np.ndarray) -> Score:
+    """Score the model as it stands on some rows of the task."""
+    if not len(indices):
+        raise ValueError("there are no rows to evaluate on")
+    model.module.eval()
+    loss, correct = 0.0, 0
+    with torch.inference_mode():
+        for start in range(0, len(indices), BATCH):
+            x, y = task.rows(indices[start : start + BATCH])
+            y = y.to(model.device)
+            logits = model.module(x.to(model.device))
+            loss += F.cross_entropy(logits, y, reduction="sum").item()
+            correct += int((logits.argmax(1) == y).sum())
+    return Score(loss / len(indices), correct, len(indices))

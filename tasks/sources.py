@@ -1,0 +1,268 @@
+"""Where the raw rows of a dataset come from: this machine, a mirror folder or the hub.
+
+Every source gives the same form, :class:`Rows`: one arrow table per split, images still encoded.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fedsuite import seeds
+from fedsuite.settings import UserError
+
+if TYPE_CHECKING:
+    from tasks.datasets import DatasetSpec
+
+SPLIT_SEED = 0
+HUB_TIMEOUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The raw rows of both splits, and the class names where the data carries them."""
+
+    train: pa.Table
+    test: pa.Table
+    class_names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One place a dataset comes from; ``identity`` changes whenever its rows may have changed."""
+
+    kind: str
+    identity: tuple[Any, ...]
+    read: Callable[[], Rows]
+
+
+def find_source(spec: DatasetSpec, data_root: str) -> Source:
+    """Choose the source of a dataset without reading any row: embedded, mirror, then hub."""
+    root = Path(data_root).expanduser().resolve() if data_root else None
+    if root is not None and not root.is_dir():
+        raise UserError(f"data-root = '{data_root}' is not a directory.")
+    if spec.embedded:
+        return Source("embedded", (version("scikit-learn"),), lambda: _read_digits(spec))
+    folders = [root / spec.folder, root / spec.name] if root is not None else []
+    for folder in folders:
+        if _split_files(folder, "train", spec.train_split):
+            return _mirror(spec, folder)
+    return Source("hub", (spec.hub_id, spec.hub_subset), lambda: _read_hub(spec, root))
+
+
+def _mirror(spec: DatasetSpec, folder: Path) -> Source:
+    train = _split_files(folder, "train", spec.train_split)
+    test = _split_files(folder, "test", spec.test_split)
+    identity = (str(folder), *(_file_identity(path) for path in train + test))
+    return Source("data-root", identity, lambda: _read_mirror(spec, train, test))
+
+
+def _split_files(folder: Path, *splits: str | None) -> list[Path]:
+    """List the files of the first of ``splits`` that has any."""
+    for split in splits:
+        files = sorted(folder.glob(f"{split}-*.parquet")) if split else []
+        if files:
+            return files
+    return []
+
+
+def _file_identity(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return path.name, status.st_size, status.st_mtime_ns
+
+
+def _read_digits(spec: DatasetSpec) -> Rows:
+    """Take scikit-learn's digits (8x8, values 0 to 16), a stratified fifth of them as test."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    images = []
+    for pixels in digits.images.astype(np.uint8):
+        png = io.BytesIO()
+        Image.fromarray(pixels).save(png, format="png")
+        images.append({"bytes": png.getvalue()})
+    table = pa.table({spec.inputs: images, spec.label: digits.target})
+    train, test = train_test_split(
+        np.arange(len(images)), test_size=0.2, stratify=digits.target, random_state=SPLIT_SEED
+    )
+    names = tuple(str(name) for name in digits.target_names)
+    return Rows(table.take(pa.array(np.sort(train))), table.take(pa.array(np.sort(test))), names)
+
+
+def _read_mirror(spec: DatasetSpec, train: Sequence[Path], test: Sequence[Path]) -> Rows:
+    return _as_rows(spec, _read_parquet(spec, train), _read_parquet(spec, test) if test else None)
+
+
+def _read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
+    """Read the needed columns of the shards of one split."""
+    tables = []
+    for path in files:
+        try:
+            with pq.ParquetFile(path) as file:
+                _check_columns(spec, file.schema_arrow.names, str(path))
+                tables.append(file.read(columns=_columns(spec)))
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"'{path}' cannot be read as a parquet file: {error}.") from error
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _columns(spec: DatasetSpec) -> list[str]:
+    inputs = (spec.inputs,) if isinstance(spec.inputs, str) else spec.inputs
+    return [*inputs, spec.label, *([spec.owner] if spec.owner else [])]
+
+
+def _check_columns(spec: DatasetSpec, present: Sequence[str], where: str) -> None:
+    for column in _columns(spec):
+        if column not in present:
+            raise UserError(
+                f"Dataset '{spec.name}' needs a column '{column}', which {where} does not have. "
+                f"Columns there: {', '.join(present)}."
+            )
+
+
+def _as_rows(spec: DatasetSpec, train: pa.Table, test: pa.Table | None) -> Rows:
+    names = _class_names(train.schema, spec.label)
+    if test is None:
+        train, test = hold_out(spec, train)
+    if not train.num_rows or not test.num_rows:
+        raise UserError(
+            f"Dataset '{spec.name}' has too few rows: {train.num_rows} to train on, "
+            f"{test.num_rows} to test on."
+        )
+    return Rows(train, test, names)
+
+
+def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
+    """Read the names of a ClassLabel from the feature metadata that the hub's files carry."""
+    metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    feature = metadata.get("info", {}).get("features", {}).get(label, {})
+    names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
+    return tuple(names) if names else None
+
+
+def hold_out(spec: DatasetSpec, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Split off a tenth as test, always the same rows.
+
+    The rows are drawn at random, except for character windows: neighbours share all but one
+    character, so there the test is the end of what each owner says (see :func:`_window_ends`).
+    """
+    if spec.kind == "chars" and spec.owner:
+        train, test = _window_ends(table[spec.owner], spec.input_shape[0])
+    else:
+        rows = table.num_rows
+        test = np.zeros(rows, dtype=bool)
+        draw = seeds.generator(SPLIT_SEED, "held-out test").permutation(rows)
+        test[draw[: round(rows / 10)]] = True
+        train = ~test
+    return table.filter(pa.array(train)), table.filter(pa.array(test))
+
+
+def _window_ends(owner: pa.ChunkedArray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mark each owner's first nine tenths as train and the rest as test.
+
+    The ``length - 1`` windows between that overlap both belong to neither, as in LEAF.
+    """
+    codes = pc.index_in(owner, value_set=pc.unique(owner)).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes)
+    starts = np.cumsum(counts) - counts
+    place = np.empty(len(codes), dtype=np.int64)
+    place[order] = np.arange(len(codes)) - starts[codes[order]]
+    train_rows = (counts * 9 // 10)[codes]
+    return place < train_rows, place >= train_rows + length - 1
+
+
+def _read_hub(spec: DatasetSpec, root: Path | None) -> Rows:
+    if spec.hub_id is None:
+        raise _not_found(spec, root, "no copy that can be loaded is known there")
+    reason = "" if Path(spec.hub_id).is_dir() else _why_offline()
+    try:
+        with _offline_mode(bool(reason)):
+            return _load_from_hub(spec)
+    except UserError:
+        raise
+    except Exception as error:  # whatever the hub's libraries raise, the user needs one sentence
+        short = str(error).partition("\n")[0][:200].rstrip(".")
+        raise _not_found(spec, root, reason or short or type(error).__name__) from error
+
+
+def _load_from_hub(spec: DatasetSpec) -> Rows:
+    from flwr_datasets import FederatedDataset
+
+    federated = FederatedDataset(
+        dataset=spec.hub_id,
+        subset=spec.hub_subset,
+        partitioners={spec.train_split: 1},
+        shuffle=False,
+    )
+    train = _hub_table(spec, federated.load_split(spec.train_split))
+    if spec.test_split is None:
+        return _as_rows(spec, train, None)
+    return _as_rows(spec, train, _hub_table(spec, federated.load_split(spec.test_split)))
+
+
+def _hub_table(spec: DatasetSpec, split: Any) -> pa.Table:
+    """Turn a ``datasets.Dataset`` into the table that its parquet files hold."""
+    _check_columns(spec, split.column_names, f"'{spec.hub_id}' on the hub")
+    table = split.data.table.select(_columns(spec))
+    return table.replace_schema_metadata(split.features.arrow_schema.metadata)
+
+
+def _why_offline() -> str:
+    """Say in a few words why the hub cannot be reached; empty if it can."""
+    for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        if os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"}:
+            return f"{key} is set, and it is not in the hub's own cache"
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_SECONDS)
+    except Exception as error:  # its HTTP library is an implementation detail of the hub client
+        return f"no connection to {constants.ENDPOINT}: {error}"
+    return ""
+
+
+@contextmanager
+def _offline_mode(enabled: bool) -> Iterator[None]:
+    """Let ``datasets`` look only into its own cache, rather than retry a dead network."""
+    if not enabled:
+        yield
+        return
+    from datasets import config
+
+    before = config.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE = before
+
+
+def _not_found(spec: DatasetSpec, root: Path | None, reason: str) -> UserError:
+    """Say where a dataset was looked for and the two ways to provide it."""
+    mirror = f"data-root '{root}' has no" if root is not None else "data-root is not set, so no"
+    hub = f"the Hugging Face hub as '{spec.hub_id}'" if spec.hub_id else "the Hugging Face hub"
+    ways = f"Set data-root to a folder that holds {spec.folder}/train-*.parquet"
+    if spec.hub_id:
+        ways += (
+            ", or run once on a machine that reaches the hub, which fills the cache directory "
+            "(FEDSUITE_CACHE)"
+        )
+    return UserError(
+        f"Dataset '{spec.name}' was found neither in a mirror ({mirror} "
+        f"{spec.folder}/train-*.parquet) nor on {hub} ({reason}). {ways}."
+    )

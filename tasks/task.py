@@ -1,0 +1,183 @@
+"""A task: one dataset divided among clients, ready to be trained on.
+
+The order of cuts is fixed: the probe set leaves the training rows first, then train and test are
+pooled if asked, then clients get their parts, then each client's own test rows are set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedsuite import seeds
+from fedsuite.settings import UserError
+from tasks.datasets import Dataset, default_cache_dir, load_dataset
+from tasks.partitions import PartitionOptions, fingerprint, partition
+
+SPLIT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Everything that decides who has which rows."""
+
+    dataset: str
+    data_root: str
+    partition: str
+    options: PartitionOptions
+    num_clients: int
+    seed: int
+    client_test_fraction: float = 0.0
+    pool_train_test: bool = False
+    probe_per_class: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers: per client for training and for its own test, of the probe, of the test."""
+
+    train: list[np.ndarray]
+    own_test: list[np.ndarray]
+    probe: np.ndarray
+    test: np.ndarray
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name for this very split."""
+        return fingerprint([*self.train, *self.own_test, self.probe, self.test])
+
+
+class Task:
+    """A dataset's resident tensors and its split."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
+        self.dataset: Dataset = load_dataset(spec.dataset, spec.data_root)
+        self.split = _cached_split(spec, self.dataset)
+        self.shape = self.dataset.shape
+        self._x = torch.from_numpy(self.dataset.x)
+        self._y = torch.from_numpy(self.dataset.y)
+
+    def rows(self, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gather rows as a model takes them: images NCHW in channels-last memory, ids as int64."""
+        index = torch.from_numpy(indices)
+        x, y = self._x.index_select(0, index), self._y.index_select(0, index)
+        if self.shape.kind == "image":
+            return x.permute(0, 3, 1, 2), y
+        return (x if x.is_floating_point() else x.long()), y
+
+    def labels(self, indices: np.ndarray) -> np.ndarray:
+        """Return the labels of some rows."""
+        return self.dataset.y[indices]
+
+
+@lru_cache(maxsize=2)
+def open_task(spec: TaskSpec) -> Task:
+    """Return the task, opened once per process."""
+    return Task(spec)
+
+
+def divide(spec: TaskSpec, dataset: Dataset) -> Split:
+    """Cut a dataset into a probe set, clients' parts and their own test rows."""
+    train_rows = np.arange(dataset.num_train)
+    test_rows = np.arange(dataset.num_train, len(dataset.y))
+    probe = _draw_probe(spec, dataset, train_rows)
+    pool = np.setdiff1d(train_rows, probe, assume_unique=True)
+    if spec.pool_train_test:
+        pool = np.concatenate([pool, test_rows])
+    parts = partition(
+        spec.partition,
+        dataset.y[pool],
+        spec.num_clients,
+        spec.options,
+        seeds.integer(spec.seed, "partition"),
+        owners=None if dataset.owners is None else dataset.owners[pool],
+        num_classes=dataset.shape.num_classes if dataset.shape.kind != "chars" else 0,
+    )
+    train, own_test = [], []
+    for client, part in enumerate(parts):
+        kept, held = _hold_out(pool[part], spec, client)
+        train.append(kept)
+        own_test.append(held)
+    test = np.sort(np.concatenate(own_test)) if spec.pool_train_test else test_rows
+    return Split(train, own_test, probe, test)
+
+
+def _draw_probe(spec: TaskSpec, dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Take ``probe_per_class`` rows of every class out of the training rows."""
+    if spec.probe_per_class == 0:
+        return np.zeros(0, dtype=np.int64)
+    draw = seeds.generator(spec.seed, "probe")
+    labels = dataset.y[rows]
+    chosen = []
+    for label in range(dataset.shape.num_classes):
+        candidates = rows[labels == label]
+        if len(candidates) <= spec.probe_per_class:
+            raise UserError(
+                f"probe-per-class = {spec.probe_per_class} is not possible: class {label} of "
+                f"{spec.dataset} has {len(candidates)} training rows. Use a smaller number."
+            )
+        chosen.append(draw.choice(candidates, spec.probe_per_class, replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def _hold_out(rows: np.ndarray, spec: TaskSpec, client: int) -> tuple[np.ndarray, np.ndarray]:
+    """Set a client's own test rows aside; both sides keep at least one row."""
+    if spec.client_test_fraction == 0:
+        return rows, rows[:0]
+    if len(rows) < 2:
+        raise UserError(
+            f"client-test-fraction = {spec.client_test_fraction} needs at least 2 rows per client, "
+            f"but client {client} has {len(rows)}. Use fewer clients or another partition."
+        )
+    count = min(max(round(spec.client_test_fraction * len(rows)), 1), len(rows) - 1)
+    order = seeds.generator(spec.seed, "hold-out", client).permutation(len(rows))
+    return np.sort(rows[order[count:]]), np.sort(rows[order[:count]])
+
+
+def _cached_split(spec: TaskSpec, dataset: Dataset) -> Split:
+    """Divide once per machine: workers that start later read what the first one wrote."""
+    identity = {
+        "version": SPLIT_VERSION,
+        "rows": [len(dataset.y), dataset.num_train],
+        "labels": hashlib.sha256(dataset.y.tobytes()).hexdigest(),
+    }
+    key = json.dumps(asdict(spec) | identity, sort_keys=True)
+    name = f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
+    path = default_cache_dir() / "splits" / name
+    if path.exists():
+        return _read_split(path)
+    split = divide(spec, dataset)
+    _write_split(path, split)
+    return split
+
+
+def _read_split(path: Path) -> Split:
+    with np.load(path) as arrays:
+        train = np.split(arrays["train"], arrays["train_ends"][:-1])
+        own_test = np.split(arrays["own_test"], arrays["own_test_ends"][:-1])
+        return Split(train, own_test, arrays["probe"], arrays["test"])
+
+
+def _write_split(path: Path, split: Split) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "wb") as file:
+        np.savez(
+            file,
+            train=np.concatenate(split.train),
+            train_ends=np.cumsum([len(part) for part in split.train]),
+            own_test=np.concatenate(split.own_test),
+            own_test_ends=np.cumsum([len(part) for part in split.own_test]),
+            probe=split.probe,
+            test=split.test,
+        )
+    os.replace(temporary, path)
