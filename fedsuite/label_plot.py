@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 MAX_TABLE_CLIENTS = 40
-MAX_PICTURE_CLIENTS = 200
+MAX_PICTURE_CLIENTS = 120
 SHADES = "·░▒▓█"
 LEGEND = "· none  ░ to 25 %  ▒ to 50 %  ▓ to 75 %  █ to 100 % of the row's largest"
 COLOUR = "#0072B2"
 GAP = 2
+MIN_ROOM = 8
 
 
 def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> Table:
@@ -33,9 +34,10 @@ def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> T
         "samples": max(7, len(f"{total.sum():,}")),
         "classes": 7,
     }
-    if counts.shape[1] > _room(width, columns):
+    if _room(width, columns) < max(MIN_ROOM, counts.shape[1]):
         del columns["classes"]
-    names, per_cell, cell = _layout(class_names, counts.shape[1], _room(width, columns))
+    room = max(MIN_ROOM, _room(width, columns))
+    names, per_cell, cell = _layout(class_names, counts.shape[1], room)
 
     def add(client: str, row: np.ndarray, style: str | None = None) -> None:
         texts = (client, f"{row.sum():,}", str(np.count_nonzero(row)))[: len(columns)]
@@ -44,7 +46,7 @@ def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> T
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for name, size in columns.items():
         table.add_column(name, justify="right", no_wrap=True, width=size)
-    table.add_column(_ruler(names, per_cell, cell), no_wrap=True)
+    table.add_column(_ruler(names, per_cell, cell), no_wrap=True, min_width=min(room, len(LEGEND)))
     for client, row in enumerate(rows):
         add(str(client), row)
     if more:
@@ -96,7 +98,7 @@ def _printable(class_names: Sequence[str], classes: int) -> list[str]:
 
 def _room(width: int, columns: Mapping[str, int]) -> int:
     """Return how many characters are left for the cells."""
-    return max(8, width - sum(columns.values()) - GAP * len(columns))
+    return width - sum(columns.values()) - GAP * len(columns)
 
 
 def _caption(per_cell: int) -> Text:
@@ -146,7 +148,7 @@ def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: flo
     axes.set_ylim(clients - 0.4, -0.6)
     fontsize = min(9.0, 72 * cell * 0.75)
     step = 1 if classes <= 100 else 5
-    shown = np.arange(0, classes, step)
+    shown = range(0, classes, step)
     long = max((len(name) for name in names), default=0) > 2
     axes.set_xticks(
         shown, [names[label] for label in shown], fontsize=fontsize, rotation=90 if long else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -40,7 +41,7 @@ def _scale(value: float, low: float, high: float, steps: int) -> int:
 def _trace(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Fill in straight lines between neighbouring points."""
     filled = [points[0]]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         count = max(abs(x1 - x0), abs(y1 - y0), 1)
         filled += [
             (x0 + round((x1 - x0) * k / count), y0 + round((y1 - y0) * k / count))

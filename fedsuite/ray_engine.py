@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -162,14 +162,10 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """End a process group we started: politely, then for good."""
     if process.poll() is None:
         process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -29,7 +29,6 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 MAX_METRICS = 256
-NPY = "numpy.ndarray"
 
 
 class WireError(ValueError):
@@ -55,12 +54,8 @@ class Result:
 
 
 def pack(vector: np.ndarray) -> Array:
-    """Make a Flower array: a ``.npy`` header and the data."""
-    vector = np.ascontiguousarray(vector)
-    header = BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(vector))
-    data = b"".join((header.getbuffer(), vector.tobytes()))
-    return Array(str(vector.dtype), vector.shape, NPY, data)
+    """Make a Flower array."""
+    return Array(np.ascontiguousarray(vector))
 
 
 def unpack(array: Array) -> np.ndarray:

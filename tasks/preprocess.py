@@ -161,13 +161,14 @@ def _decode_split(
     encoded = pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
     def decode(block: slice) -> tuple[np.ndarray, np.ndarray]:
-        images = [
+        raw = b"".join(
             _decode_image(spec, image, f"row {row} of the {split} split")
             for row, image in enumerate(encoded[block].to_pylist(), start=block.start)
-        ]
-        out[block] = images
-        pixels = np.asarray(images, dtype=np.float64).reshape(-1, out.shape[-1])
-        return pixels.sum(axis=0), np.einsum("pc,pc->c", pixels, pixels)
+        )
+        pixels = np.frombuffer(raw, dtype=np.uint8)
+        out[block] = pixels.reshape(out[block].shape)
+        values = pixels.reshape(-1, out.shape[-1]).astype(np.float64)
+        return values.sum(axis=0), np.einsum("pc,pc->c", values, values)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         sums = list(pool.map(decode, _blocks(len(out), IMAGE_BLOCK)))
@@ -175,7 +176,7 @@ def _decode_split(
     return total, squares
 
 
-def _decode_image(spec: DatasetSpec, encoded: bytes | None, where: str) -> np.ndarray:
+def _decode_image(spec: DatasetSpec, encoded: bytes | None, where: str) -> bytes:
     from PIL import Image
 
     channels, height, width = spec.input_shape
@@ -191,7 +192,7 @@ def _decode_image(spec: DatasetSpec, encoded: bytes | None, where: str) -> np.nd
         ) from error
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image).reshape(height, width, channels)
+    return image.tobytes()
 
 
 def _write_table(spec: DatasetSpec, rows: Rows, path: Path) -> Written:

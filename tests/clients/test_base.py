@@ -1,0 +1,111 @@
+"""Batches are cut as promised, and local training is what the equations say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from clients.base import Client, Site, Training, epoch_plan, step_plan
+from clients.fedavg import FedAvgClient
+from clients.fedprox import FedProxClient
+from clients.freeloader import freeloading
+from clients.state import ClientState
+from fedsuite.vector import FlatModel
+
+
+def draw() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_an_epoch_visits_every_row_once(rows: int, size: int) -> None:
+    batches = epoch_plan(np.arange(rows) + 100, size, draw())
+    assert sorted(np.concatenate(batches)) == list(range(100, 100 + rows))
+    assert all(len(b) in (size, size + 1) for b in batches[:-1])
+    if rows > 1 and size > 1:
+        assert all(len(b) > 1 for b in batches)
+
+
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
+def test_steps_are_exactly_as_many_and_full(rows: int, size: int, steps: int) -> None:
+    batches = step_plan(np.arange(rows), size, steps, draw())
+    assert len(batches) == steps
+    assert all(len(b) == min(size, rows) for b in batches)
+    seen = np.bincount(np.concatenate(batches), minlength=rows)
+    assert seen.max() - seen.min() <= 1
+
+
+class Quadratic(nn.Module):
+    """Logits whose cross-entropy gradient is simple: one weight, two classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2))
+
+
+class Bowl:
+    """Mixed into a client: loss ``|w - x|^2 / 2``, so the gradient is ``w - x``."""
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (self.model.module.weight - x[0]).square().sum() / 2  # type: ignore[attr-defined]
+
+
+def place(folder: Path, training: Training, server_round: int = 1) -> Site:
+    """A client with one row, ``x = (1, 3)``."""
+    row = torch.tensor([[1.0, 3.0]])
+    task: Any = SimpleNamespace(
+        rows=lambda indices: (row[indices], torch.zeros(len(indices), dtype=torch.long)),
+        split=SimpleNamespace(train=[np.array([0])], own_test=[np.array([0])]),
+    )
+    model = FlatModel(Quadratic())
+    state = ClientState(folder, 0, server_round, 0)
+    initial = model.vector()
+    return Site(0, server_round, 0, task, model, initial, initial[:0], state, training)
+
+
+def fit(cls: type[Client], site: Site, start: list[float], **config: float) -> tuple:
+    bowl = type("BowlClient", (Bowl, cls), {})
+    return bowl(site).fit([np.array(start, np.float32)], {"lr": 0.5, **config})
+
+
+def test_two_steps_of_fedavg_by_hand(tmp_path: Path) -> None:
+    """w=(0,0), x=(1,3), lr=1/2: w=(1/2,3/2), then w=(3/4,9/4). The update is w - 0."""
+    site = place(tmp_path, Training(local_steps=2, batch_size=1))
+    (update,), count, metrics = fit(FedAvgClient, site, [0.0, 0.0])
+    assert np.array_equal(update, [0.75, 2.25])
+    assert (count, metrics["steps"]) == (1, 2)
+    assert metrics["loss"] == pytest.approx((5.0 + 1.25) / 2)
+
+
+def test_two_steps_of_fedprox_by_hand(tmp_path: Path) -> None:
+    """zeta=1 from w=(2,0): g=(1,-3), no pull: w=(1.5,1.5). Then g=(0.5,-1.5), pull=(-0.5,1.5):
+    the sum is zero and w stays; the update is (-0.5, 1.5).
+    """
+    site = place(tmp_path, Training(local_steps=2, batch_size=1))
+    (update,), _, _ = fit(FedProxClient, site, [2.0, 0.0], zeta=1.0)
+    assert np.array_equal(update, [-0.5, 1.5])
+
+
+def test_fedprox_without_its_term_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
+    training = Training(local_steps=3, batch_size=1, momentum=0.9)
+    (plain,), _, _ = fit(FedAvgClient, place(tmp_path, training), [0.1, 0.7])
+    (prox,), _, _ = fit(FedProxClient, place(tmp_path, training), [0.1, 0.7], zeta=0.0)
+    assert plain.tobytes() == prox.tobytes()
+
+
+def test_a_freeloader_sends_back_the_last_global_change(tmp_path: Path) -> None:
+    """Received (1,1), then (3,0): zeros first, then (2,-1)."""
+    cls = freeloading(FedAvgClient)
+    training = Training(local_steps=1)
+    (first,), count, _ = fit(cls, place(tmp_path, training, 1), [1.0, 1.0])
+    (second,), _, _ = fit(cls, place(tmp_path, training, 2), [3.0, 0.0])
+    assert np.array_equal(first, [0.0, 0.0]) and count == 1
+    assert np.array_equal(second, [2.0, -1.0])

@@ -1,0 +1,55 @@
+"""Shared by all tests: a cache of their own, and a quick way to run an experiment inline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+needs_shared_data = pytest.mark.skipif(
+    not SHARED_DATA.is_dir(), reason="the folder of real datasets (../shared/data) is absent"
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep what tests cache away from the user's own cache; processes they start inherit it."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("FEDSUITE_CACHE")
+    os.environ["FEDSUITE_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["FEDSUITE_CACHE"]
+    else:
+        os.environ["FEDSUITE_CACHE"] = before
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real datasets."""
+    return SHARED_DATA
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Callable[..., Path]:
+    """Run a small experiment inline; keys are written with underscores."""
+    from fedsuite.config import parse
+    from fedsuite.inline import InlineGrid
+    from fedsuite.training import run
+
+    count = 0
+
+    def start(algo: str = "fedavg", grid: Any = None, **settings: Any) -> Path:
+        nonlocal count
+        count += 1
+        small = {"num-clients": 4, "num-rounds": 2, "model": "mlp", "run-name": f"run{count}"}
+        given = {key.replace("_", "-"): value for key, value in settings.items()}
+        values = small | {"algo": algo, "results-dir": str(tmp_path / "runs")} | given
+        return run(parse(values), grid or InlineGrid(1), engine="inline")
+
+    return start

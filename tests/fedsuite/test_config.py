@@ -1,0 +1,106 @@
+"""The schema, pyproject.toml and the command line agree."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fedsuite.config import all_defaults, from_json, parse, parse_freeloaders, read_toml
+from fedsuite.settings import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pyproject_holds_every_key_with_the_schemas_default() -> None:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    config = document["tool"]["flwr"]["app"]["config"]
+    flat = {k: v for k, v in config.items() if not isinstance(v, dict)}
+    for name, group in config.items():
+        if isinstance(group, dict):
+            flat |= {f"{name}.{key}": value for key, value in group.items()}
+    assert flat == all_defaults()
+
+
+def test_json_brings_the_same_settings_back() -> None:
+    config = parse({"algo": "fedprox", "fedprox.zeta": 0.5, "dataset": "mnist", "num-clients": 7})
+    assert from_json(config.to_json()) == config
+    assert dict(config.params) == {"zeta": 0.5}
+
+
+def test_auto_is_resolved() -> None:
+    config = parse({"dataset": "adult"})
+    assert (config.model, config.personal_eval, config.client_test_fraction) == ("mlp", "off", 0.0)
+    personal = parse({"algo": "local"})
+    assert (personal.personal_eval, personal.client_test_fraction) == ("on", 0.25)
+    asked = parse({"personal-eval": "on", "client-test-fraction": 0.1})
+    assert (asked.personal_eval, asked.client_test_fraction) == ("on", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"algo": "fedavgg"}, ["algo = 'fedavgg'", "Did you mean 'fedavg'?", "local"]),
+        ({"dataset": "minst"}, ["dataset = 'minst'", "Did you mean 'mnist'?"]),
+        ({"model": "renset18"}, ["model = 'renset18'", "Did you mean 'resnet18'?"]),
+        ({"partition": "dirichelt"}, ["partition", "Did you mean 'dirichlet'?"]),
+        ({"num-cleints": 3}, ["Unknown key 'num-cleints'", "Did you mean 'num-clients'?"]),
+        ({"params": 3}, ["Unknown key 'params'"]),
+        ({"fedprox.zita": 1}, ["Unknown key 'fedprox.zita'", "zeta"]),
+        ({"fedprox.zeta": -1}, ["fedprox.zeta = -1", "at least 0"]),
+        ({"fedporx.zeta": 1}, ["fedporx", "Did you mean 'fedprox'?"]),
+        ({"fraction-train": 1.5}, ["fraction-train = 1.5", "at most 1"]),
+        ({"min-train-clients": 5, "num-clients": 4}, ["min-train-clients = 5", "at most 4"]),
+        ({"stop-at-target": True}, ["target-accuracy"]),
+        ({"resume": True}, ["run-name"]),
+        ({"run-name": "a/b"}, ["run-name = 'a/b'"]),
+        ({"freeloaders": "x"}, ["freeloaders = 'x'", "3,7,"]),
+        ({"freeloaders": "4", "num-clients": 4}, ["freeloaders", "at least one"]),
+        ({"algo": "no_such_module:THING"}, ["no module 'no_such_module'", "PYTHONPATH"]),
+        ({"algo": "fedsuite.seeds:THING"}, ["has no 'THING'"]),
+        ({"algo": "fedsuite.seeds:integer"}, ["not a fedsuite Algorithm"]),
+        ({"algo-settings": "{"}, ["algo-settings", "JSON"]),
+    ],
+)
+def test_a_mistake_is_refused_with_a_sentence(values: dict, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(values)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_freeloaders_by_count_and_by_name() -> None:
+    assert parse_freeloaders("", 5) == ()
+    assert parse_freeloaders("2", 5) == (3, 4)
+    assert parse_freeloaders("1,3", 5) == (1, 3)
+    assert parse_freeloaders("2,", 5) == (2,)
+
+
+def test_learning_rate_decays_by_round() -> None:
+    """0.1 * 0.5^(t-1): 0.1, 0.05, 0.025."""
+    config = parse({"lr": 0.1, "lr-schedule": "exponential", "lr-decay": 0.5})
+    assert [config.learning_rate(t) for t in (1, 2, 3)] == pytest.approx([0.1, 0.05, 0.025])
+    assert parse({"lr": 0.1}).learning_rate(9) == 0.1
+
+
+def test_the_command_repeats_the_run() -> None:
+    config = parse({"algo": "fedprox", "fedprox.zeta": 0.5, "dataset": "mnist", "stop-at-target":
+                    True, "target-accuracy": 0.9, "personal-eval": "on"})
+    words = config.command().split()
+    assert words[:3] == ["fedsuite", "run", "fedprox"]
+    pairs = dict(word.split("=", 1) for word in words[3:])
+    assert parse({"algo": "fedprox", **pairs}) == config
+    assert "model" not in pairs
+    assert parse({}).command() == "fedsuite run fedavg"
+
+
+def test_toml_files_hold_tables_or_dotted_keys(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('algo = "fedprox"\n[fedprox]\nzeta = 0.3\n')
+    assert read_toml(file) == {"algo": "fedprox", "fedprox.zeta": 0.3}
+    with pytest.raises(UserError, match="no file"):
+        read_toml(tmp_path / "missing.toml")
+    file.write_text("= nonsense")
+    with pytest.raises(UserError, match="not valid TOML"):
+        read_toml(file)
