@@ -160,10 +160,11 @@ def _start(config: RunConfig, arguments: argparse.Namespace) -> int:
     """Check everything that can be checked, then hand over to the engine."""
     from rich.console import Console
 
+    from fedsuite.client_app import pick_device
     from fedsuite.progress import follow, show
     from fedsuite.ray_engine import failure
     from fedsuite.record import default_name, run_folder
-    from tasks.task import open_task
+    from fedsuite.training import prepare
 
     console = Console()
     if not config.run_name:
@@ -174,7 +175,8 @@ def _start(config: RunConfig, arguments: argparse.Namespace) -> int:
             f"The run '{config.run_name}' exists already in {folder.parent}. Choose another --name,"
             f" go on with it by `fedsuite resume {config.run_name}`, or delete {folder}."
         )
-    open_task(config.task)
+    pick_device(config.device)
+    prepare(config)
     console.print(
         f"[bold]{config.algo}[/bold] on {config.dataset}: {config.model}, {config.partition}, "
         f"{config.num_clients} clients, {config.num_rounds} rounds, seed {config.seed}",

@@ -24,7 +24,8 @@ from clients.freeloader import freeloading
 from clients.state import ClientState
 from fedsuite import registry, seeds, wire
 from fedsuite.config import RunConfig, from_json
-from fedsuite.vector import FlatModel
+from fedsuite.settings import UserError
+from fedsuite.vector import FlatModel, best_device
 from tasks.models import build_model
 from tasks.task import open_task
 
@@ -144,8 +145,10 @@ def threads(count: int) -> Iterator[None]:
 
 
 def pick_device(name: str) -> str:
-    """Resolve ``auto`` to a GPU where there is one."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    """Resolve ``auto``; refuse a GPU that is not there."""
+    if name == "cuda" and best_device() != "cuda":
+        raise UserError("device = cuda is not possible: PyTorch sees no GPU here. Use device=auto.")
+    return best_device() if name == "auto" else name
 
 
 def _answer(message: Message, method: str) -> Message:

@@ -14,15 +14,15 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
+from torch import nn
 
 from fedsuite import registry, seeds
 from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig, params_of
 from fedsuite.record import RunRecord, default_name, facts, read_config, run_folder
 from fedsuite.settings import UserError
 from fedsuite.summary import rounds_to_target, summarise
-from fedsuite.vector import FlatModel, to_numpy
+from fedsuite.vector import FlatModel, best_device, to_numpy
 from strategies.base import BaseStrategy, Federation, Outcome
 from tasks.evaluation import evaluate
 from tasks.models import build_model
@@ -43,11 +43,11 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         config = dataclasses.replace(config, run_name=default_name(config))
     if config.resume:
         config = resumed_config(config)
-    task = open_task(config.task)
+    task, module = prepare(config)
     record, checkpoint = _open_record(config, task, engine)
     log.info("results are in %s", record.folder)
     try:
-        server = Server(config, task, record, grid, checkpoint)
+        server = Server(config, task, module, record, grid, checkpoint)
         status = server.train()
     except BaseException as error:
         status = "failed" if isinstance(error, Exception) else "interrupted"
@@ -55,6 +55,12 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         raise
     record.finish(summarise(config, record.history(), server.strategy.expelled, status))
     return record.folder
+
+
+def prepare(config: RunConfig) -> tuple[Task, nn.Module]:
+    """Open the data, divide it and build the model: what can be refused is refused here."""
+    task = open_task(config.task)
+    return task, build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
 
 
 def resumed_config(config: RunConfig) -> RunConfig:
@@ -76,18 +82,19 @@ class Server:
         self,
         config: RunConfig,
         task: Task,
+        module: nn.Module,
         record: RunRecord,
         grid: Grid,
         checkpoint: Checkpoint | None,
     ) -> None:
         self.config, self.task, self.record, self.grid = config, task, record, grid
-        module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
-        self.model = FlatModel(module, pick_device(config.device))
+        self.model = FlatModel(module, "cpu" if config.device == "cpu" else best_device())
         self.strategy = _make_strategy(config, task, record)
         self.strategy.model = self.model.vector()
         self.strategy.buffers = self.model.buffer_vector()
         self.round = 0
         self.empty_rounds = 0
+        self.fresh = checkpoint is None
         if checkpoint is not None:
             self.strategy.model, self.strategy.buffers = checkpoint.model, checkpoint.buffers
             self.strategy.load_state(checkpoint.strategy)
@@ -98,7 +105,7 @@ class Server:
         self.strategy.summary()
         started = time.perf_counter()
         self.strategy.roster.refresh(self.grid)
-        if self.round == 0:
+        if self.fresh:
             self._close_round(Outcome(), started)
         status = "finished"
         while self.round < self.config.num_rounds:
@@ -109,7 +116,8 @@ class Server:
             self._one_round()
         if self.strategy.shares_model:
             self.record.save_model(self._named_tensors())
-        if not any(row.get("clients") for row in self.record.history()):
+        trained = [row for row in self.record.history() if row["round"] > 0]
+        if trained and not any(row["clients"] for row in trained):
             raise RunFailed(f"no client gave a valid update in any round.\n{self._last_reason()}")
         return status
 

@@ -56,6 +56,11 @@ class FlatModel:
         return to_numpy(self.buffers)
 
 
+def best_device() -> str:
+    """Return the GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def copy_into(target: torch.Tensor, source: Vector) -> None:
     """Copy a numpy vector into a tensor of the same length."""
     if source.shape != tuple(target.shape):

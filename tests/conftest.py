@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "fedsuite"))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 needs_shared_data = pytest.mark.skipif(
@@ -27,6 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["FEDSUITE_CACHE"]
     else:
         os.environ["FEDSUITE_CACHE"] = before
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -85,8 +85,16 @@ def test_learning_rate_decays_by_round() -> None:
 
 
 def test_the_command_repeats_the_run() -> None:
-    config = parse({"algo": "fedprox", "fedprox.zeta": 0.5, "dataset": "mnist", "stop-at-target":
-                    True, "target-accuracy": 0.9, "personal-eval": "on"})
+    config = parse(
+        {
+            "algo": "fedprox",
+            "fedprox.zeta": 0.5,
+            "dataset": "mnist",
+            "stop-at-target": True,
+            "target-accuracy": 0.9,
+            "personal-eval": "on",
+        }
+    )
     words = config.command().split()
     assert words[:3] == ["fedsuite", "run", "fedprox"]
     pairs = dict(word.split("=", 1) for word in words[3:])

@@ -1,0 +1,208 @@
+"""Baselines (a) and (b): FedAvg as one writes it by hand, without any framework.
+
+Ordinary modules, ``torch.optim.SGD``, averaged state_dicts, tensors resident in memory; (a) in one
+process with two threads, (b) with the clients dealt to two persistent worker processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.job import Job, RoundLog, Rows, open_job
+
+State = dict[str, torch.Tensor]
+Packed = dict[str, np.ndarray]
+TrainAll = Callable[[State], list[State]]
+EVAL_BATCH = 256
+WORKERS = 2
+THREADS = 2
+
+
+def train_client(model: nn.Module, rows: Rows, job: Job) -> None:
+    """Train in place: the local epochs, or exactly the local steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=job.lr)
+    model.train()
+    for x, y in batches(rows, job):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def batches(rows: Rows, job: Job) -> Iterator[Rows]:
+    """Yield batches of reshuffled passes; each pass, or all steps' rows, gathered at once."""
+    x, y = rows
+    size = min(job.batch_size, len(y))
+    if job.local_steps:
+        wanted = job.local_steps * size
+        passes = [torch.randperm(len(y)) for _ in range(-(-wanted // len(y)))]
+        orders = [torch.cat(passes)[:wanted]]
+    else:
+        orders = [torch.randperm(len(y)) for _ in range(job.local_epochs)]
+    for order in orders:
+        yield from zip(x[order].split(size), y[order].split(size), strict=True)
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, rows: Rows) -> float:
+    """Return the share of rows the model gets right."""
+    model.eval()
+    x, y = rows
+    pairs = zip(x.split(EVAL_BATCH), y.split(EVAL_BATCH), strict=True)
+    return sum(int((model(a).argmax(1) == b).sum()) for a, b in pairs) / len(y)
+
+
+def average(states: Sequence[State], sizes: Sequence[int]) -> State:
+    """Return the mean of state_dicts, weighted by sample counts."""
+    weights = torch.tensor(sizes, dtype=torch.float32) / sum(sizes)
+    return {
+        name: torch.tensordot(weights, torch.stack([state[name] for state in states]), dims=1)
+        for name in states[0]
+    }
+
+
+def deal(sizes: Sequence[int], workers: int) -> list[list[int]]:
+    """Give each client, largest first, to the worker with the least to do so far."""
+    hands: list[list[int]] = [[] for _ in range(workers)]
+    for client in sorted(range(len(sizes)), key=lambda c: -sizes[c]):
+        min(hands, key=lambda hand: sum(sizes[c] for c in hand)).append(client)
+    return hands
+
+
+def loads(sizes: Sequence[int], job: Job) -> list[int]:
+    """Return the local steps of each client: what it costs."""
+    if job.local_steps:
+        return [job.local_steps] * len(sizes)
+    return [job.local_epochs * -(-size // job.batch_size) for size in sizes]
+
+
+def train_cohort(model: nn.Module, state: State, cohort: Sequence[Rows], job: Job) -> list[State]:
+    """Train clients one after the other, each from the same global state."""
+    states = []
+    for rows in cohort:
+        model.load_state_dict(state)
+        train_client(model, rows, job)
+        states.append({name: value.clone() for name, value in model.state_dict().items()})
+    return states
+
+
+@contextmanager
+def one_process(folder: Path) -> Iterator[TrainAll]:
+    """Give (a): every client in this process."""
+    job, data = open_job(folder)
+    model = job.build_model()
+    cohort = [data.client(number) for number in range(len(data.parts))]
+    yield lambda state: train_cohort(model, state, cohort, job)
+
+
+@contextmanager
+def two_processes(folder: Path) -> Iterator[TrainAll]:
+    """Give (b): the clients dealt to worker processes that live as long as the run."""
+    job, data = open_job(folder)
+    sizes = [len(part) for part in data.parts]
+    hands = deal(loads(sizes, job), WORKERS)
+    spawn = multiprocessing.get_context("spawn")
+    pipes: list[Connection] = []
+    processes = []
+    for hand in hands:
+        ours, theirs = spawn.Pipe()
+        process = spawn.Process(target=work, args=(folder, hand, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        for pipe in pipes:
+            pipe.recv()
+        yield lambda state: ask(state, pipes, hands)
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for process in processes:
+            process.join()
+
+
+def ask(state: State, pipes: Sequence[Connection], hands: Sequence[Sequence[int]]) -> list[State]:
+    """Send the global state to all workers; return the clients' states in client order."""
+    packed = pack(state)
+    for pipe in pipes:
+        pipe.send(packed)
+    states: dict[int, State] = {}
+    for pipe, hand in zip(pipes, hands, strict=True):
+        states |= dict(zip(hand, map(unpack, pipe.recv()), strict=True))
+    return [states[client] for client in sorted(states)]
+
+
+def work(folder: Path, hand: Sequence[int], pipe: Connection) -> None:
+    """Be a worker: train one's clients whenever a global state comes, until the pipe closes."""
+    torch.set_num_threads(1)
+    job, data = open_job(folder)
+    torch.manual_seed(1 + min(hand, default=0))
+    model = job.build_model()
+    cohort = [data.client(number) for number in hand]
+    pipe.send("ready")
+    while True:
+        try:
+            state = unpack(pipe.recv())
+        except EOFError:
+            return
+        pipe.send([pack(trained) for trained in train_cohort(model, state, cohort, job)])
+
+
+def pack(state: State) -> Packed:
+    """Turn tensors into arrays, which go through a pipe as they are and not as shared memory."""
+    return {name: value.numpy() for name, value in state.items()}
+
+
+def unpack(packed: Packed) -> State:
+    """Turn received arrays back into tensors."""
+    return {name: torch.from_numpy(value) for name, value in packed.items()}
+
+
+def run_rounds(folder: Path, train_all: TrainAll, log: RoundLog) -> None:
+    """Train, average and evaluate for all rounds."""
+    job, data = open_job(folder)
+    sizes = [len(part) for part in data.parts]
+    model, test = job.build_model(), data.test()
+    state: State = model.state_dict()
+    accuracy(model, test)
+    for number in range(1, job.rounds + 1):
+        started = time.perf_counter()
+        state = average(train_all(state), sizes)
+        model.load_state_dict(state)
+        trained = time.perf_counter()
+        score = accuracy(model, test)
+        ended = time.perf_counter()
+        log.add(number, ended - started, score, evaluate_seconds=ended - trained)
+
+
+VARIANTS = {"one-process": one_process, "two-processes": two_processes}
+
+
+def run(variant: str, folder: Path, output: Path) -> None:
+    """Run one of the two baselines and write its rounds."""
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    log = RoundLog(output)
+    with VARIANTS[variant](folder) as train_all:
+        run_rounds(folder, train_all, log)
+    log.write()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("output", type=Path)
+    arguments = parser.parse_args()
+    run(arguments.variant, arguments.folder, arguments.output)

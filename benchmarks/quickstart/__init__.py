@@ -1,0 +1,1 @@
+"""Baseline (c): a Flower app as Flower's PyTorch quickstart writes it."""

@@ -1,0 +1,121 @@
+"""What one local training step of each registered algorithm costs, beside FedAvg's."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Message, MessageType
+
+from benchmarks.report import StepCost
+from benchmarks.workloads import Workload
+from fedsuite import registry, wire
+from fedsuite.client_app import Worker, threads
+from fedsuite.config import RunConfig, parse
+from fedsuite.inline import InlineGrid
+from fedsuite.training import run
+
+REFERENCE = "fedavg"
+CLIENTS = 4
+ROUNDS = 3
+
+
+class ListeningGrid(InlineGrid):
+    """An inline grid that keeps the last training message it delivered."""
+
+    heard: Message
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Handle messages and return their replies."""
+        batch = list(messages)
+        for message in batch:
+            if message.metadata.message_type == MessageType.TRAIN:
+                self.heard = message
+        return super().send_and_receive(batch, timeout=timeout)
+
+
+class Bench:
+    """One algorithm's client, ready to train the same round again and again.
+
+    The round is the third of a real run, so that what an algorithm computes only after the first
+    ones (corrections, coefficients, client state) is there when it is timed.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        grid = ListeningGrid(1)
+        self.folder = run(config, grid, engine="inline") / "clients"
+        self.orders = wire.read_orders(grid.heard.content)
+        self.worker = Worker(config)
+
+    def seconds_per_step(self) -> float:
+        """Train the round's first client once."""
+        number, order = next(iter(self.orders.items()))
+        with threads(self.worker.config.client_threads):
+            client = self.worker.client(number, order.config, self.folder)
+            order = _with_zeros(order, client.receives, self.worker.model.size)
+            started = time.perf_counter()
+            result = self.worker.fit(client, order)
+            seconds = time.perf_counter() - started
+        return seconds / result.metrics["steps"]
+
+
+def step_costs(
+    workload: Workload, data_root: Path, folder: Path, steps: int, repeats: int
+) -> list[StepCost]:
+    """Time all algorithms in turn, again and again; ratios are those within a turn."""
+    benches, failed = _prepare(workload, data_root, folder, steps)
+    for bench in benches.values():
+        bench.seconds_per_step()
+    turns = []
+    for turn in range(repeats):
+        names = list(benches)[:: 1 if turn % 2 == 0 else -1]
+        turns.append({name: benches[name].seconds_per_step() for name in names})
+    return [*(_cost(name, turns) for name in benches), *failed]
+
+
+def _prepare(
+    workload: Workload, data_root: Path, folder: Path, steps: int
+) -> tuple[dict[str, Bench], list[StepCost]]:
+    logging.getLogger("fedsuite").setLevel(logging.ERROR)
+    benches, failed = {}, []
+    for name in sorted(registry.ALGORITHMS, key=lambda n: (n != REFERENCE, n)):
+        try:
+            benches[name] = Bench(_config(name, workload, data_root, folder, steps))
+        except Exception as error:  # one algorithm that cannot be timed does not hide the others
+            failed.append(StepCost(name, error=f"{type(error).__name__}: {error}".split("\n")[0]))
+    return benches, failed
+
+
+def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps: int) -> RunConfig:
+    """Give all algorithms the same rows, also those that keep some for a test or a probe."""
+    same = {
+        "algo": algo,
+        "num-clients": str(CLIENTS),
+        "local-steps": str(steps),
+        "client-test-fraction": "0.25",
+        "probe-per-class": "10",
+        "personal-eval": "off",
+        "eval-every": str(ROUNDS),
+        "results-dir": str(folder),
+        "run-name": algo,
+    }
+    return parse(workload.settings(data_root, ROUNDS) | same)
+
+
+def _with_zeros(order: wire.Order, receives: tuple[str, ...], size: int) -> wire.Order:
+    """Fill in vectors the server has not sent."""
+    zeros = np.zeros(size, dtype=np.float32)
+    missing = {name: zeros for name in receives if name not in order.arrays}
+    return wire.Order(order.arrays | missing, order.config)
+
+
+def _cost(name: str, turns: list[dict[str, float]]) -> StepCost:
+    seconds = statistics.median(turn[name] for turn in turns)
+    ratio = statistics.median(turn[name] / turn[REFERENCE] for turn in turns)
+    return StepCost(name, seconds, ratio)

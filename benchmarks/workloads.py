@@ -1,0 +1,141 @@
+"""The two workloads, where their data comes from, and their export for the baselines."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.job import Job, save_arrays
+from benchmarks.synthetic import write_split, write_synthetic
+from fedsuite import seeds
+from fedsuite.config import RunConfig, parse
+from tasks.datasets import DATASETS
+from tasks.task import open_task
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One thing to train, and what is asked of the suite there."""
+
+    name: str
+    title: str
+    dataset: str
+    model: str
+    partition: str
+    num_clients: int
+    local_steps: int
+    train_rows: int
+    test_rows: int
+    target: float
+    batch_size: int = 64
+    lr: float = 0.01
+
+    def settings(self, data_root: Path, rounds: int) -> dict[str, str]:
+        """Return the suite's settings for this workload."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "partition": self.partition,
+            "dirichlet-alpha": "0.5",
+            "num-clients": str(self.num_clients),
+            "num-rounds": str(rounds),
+            "local-epochs": "1",
+            "local-steps": str(self.local_steps),
+            "batch-size": str(self.batch_size),
+            "optimizer": "sgd",
+            "lr": str(self.lr),
+            "data-root": str(data_root),
+            "device": "cpu",
+        }
+
+    def config(self, data_root: Path, rounds: int) -> RunConfig:
+        """Return the same settings as the suite reads them."""
+        return parse({"algo": "fedavg", **self.settings(data_root, rounds)})
+
+    @property
+    def quick(self) -> Workload:
+        """The same with fewer rows and steps, to see that everything runs."""
+        return dataclasses.replace(
+            self,
+            train_rows=self.train_rows // 5,
+            test_rows=self.test_rows // 5,
+            local_steps=self.local_steps // 5,
+            num_clients=min(self.num_clients, 50),
+        )
+
+
+W1 = Workload(
+    name="W1",
+    title="Fashion-MNIST, Dirichlet 0.5, LeNet, one local epoch",
+    dataset="fashion-mnist",
+    model="lenet",
+    partition="dirichlet",
+    num_clients=20,
+    local_steps=0,
+    train_rows=60_000,
+    test_rows=10_000,
+    target=1.10,
+)
+W2 = Workload(
+    name="W2",
+    title="Adult, iid, MLP 32-16-8",
+    dataset="adult",
+    model="mlp",
+    partition="iid",
+    num_clients=100,
+    local_steps=100,
+    train_rows=32_561,
+    test_rows=16_281,
+    target=0.80,
+)
+WORKLOADS = {workload.name: workload for workload in (W1, W2)}
+
+
+def provide(workload: Workload, mirror: Path, root: Path, shorten: bool) -> tuple[Path, str]:
+    """Return a data-root that has the workload's dataset, and a word on where it is from."""
+    folder = DATASETS[workload.dataset].folder
+    real = sorted((mirror / folder).glob("train-*.parquet"))
+    if real and not shorten:
+        return mirror, f"real data from {mirror / folder}"
+    if real:
+        for split, rows in (("train", workload.train_rows), ("test", workload.test_rows)):
+            _copy_some(mirror / folder, root / folder, split, rows)
+        return root, f"a random part of the real data from {mirror / folder}"
+    write_synthetic(workload.dataset, root, workload.train_rows, workload.test_rows)
+    return root, f"synthetic data of the same shape (no {folder} in {mirror})"
+
+
+def export(workload: Workload, data_root: Path, rounds: int, folder: Path) -> str:
+    """Write the suite's own rows and split as plain arrays; return a word on their shape."""
+    config = workload.config(data_root, rounds)
+    task = open_task(config.task)
+    x = task.dataset.x
+    if task.shape.kind == "image":
+        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    save_arrays(folder, x, task.dataset.y, task.split.train, task.split.test)
+    Job(
+        model=config.model,
+        model_seed=seeds.integer(config.seed, "model"),
+        shape=task.shape,
+        rounds=rounds,
+        batch_size=config.batch_size,
+        local_epochs=config.local_epochs,
+        local_steps=config.local_steps,
+        lr=config.lr,
+    ).save(folder)
+    sizes = [len(part) for part in task.split.train]
+    return (
+        f"{len(sizes)} clients of {min(sizes)} to {max(sizes)} rows, "
+        f"{' x '.join(map(str, task.shape.input_shape))} inputs, {task.shape.num_classes} classes, "
+        f"{len(task.split.test):,} test rows"
+    )
+
+
+def _copy_some(source: Path, target: Path, split: str, rows: int) -> None:
+    table = pq.read_table(sorted(source.glob(f"{split}-*.parquet")))
+    chosen = np.random.default_rng(0).permutation(table.num_rows)[:rows]
+    write_split(target, split, table.take(np.sort(chosen)))

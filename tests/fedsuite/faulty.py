@@ -1,0 +1,32 @@
+"""Algorithms from outside the package whose clients misbehave, for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clients.base import Client
+from fedsuite.registry import Algorithm
+from strategies.base import BaseStrategy
+
+
+class SometimesFails(Client):
+    """Client 1 raises, client 2 returns NaN."""
+
+    def fit(self, parameters, config):
+        if self.site.client == 1:
+            raise RuntimeError("client 1 lost its disk")
+        vectors, count, metrics = super().fit(parameters, config)
+        if self.site.client == 2:
+            vectors = [np.full_like(vectors[0], np.nan)]
+        return vectors, count, metrics
+
+
+class AlwaysFails(Client):
+    """Nobody ever trains."""
+
+    def fit(self, parameters, config):
+        raise RuntimeError("nobody is home")
+
+
+SOME = Algorithm(BaseStrategy, SometimesFails)
+ALL = Algorithm(BaseStrategy, AlwaysFails)
