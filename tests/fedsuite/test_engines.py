@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import processes
@@ -88,13 +89,13 @@ def test_a_failed_run_on_ray_returns_the_clients_traceback(tmp_path: Path) -> No
     assert "nobody is home" in out and "Traceback" in out and "the run failed" in out
 
 
-def test_plain_flwr_run_works_and_says_where_results_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_plain_flwr_run_gives_the_inline_bits_and_says_where_results_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home"
     home.mkdir()
-    settings = 'algo="fedavg" num-rounds=1 model="mlp" num-clients=4 run-name="plain"'
+    settings = 'algo="fedavg" num-rounds=2 model="cnn2" num-clients=5 run-name="plain"'
     with superlink(home):
         done = subprocess.run(
             [
@@ -113,3 +114,5 @@ def test_plain_flwr_run_works_and_says_where_results_are(
     folder = tmp_path / "runs" / "plain"
     assert f"results in {folder}" in done.stdout + done.stderr
     assert read_document(folder / "summary.json")["status"] == "finished"
+    inline = experiment(num_rounds=2, model="cnn2", num_clients=5)
+    assert model_of(tmp_path, "plain") == (inline / "model.safetensors").read_bytes()
