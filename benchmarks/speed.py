@@ -170,8 +170,8 @@ def describe_machine() -> list[str]:
     return [
         f"{_cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}, {versions}",
-        "threads: (a) 2; (b) 1 in each worker, 2 to evaluate; (c) and fedsuite 1 in each client,"
-        " PyTorch's default to evaluate",
+        "threads: (a) 2; (b) 1 in each worker; (c) and fedsuite 1 in each client; to evaluate, "
+        "(a) and (b) take 1 or 2, whichever is quicker, (c) and fedsuite what they take by default",
         "peak memory: private memory of the whole process tree, shared memory once",
     ]
 

@@ -57,6 +57,7 @@ class RunConfig:
     server_lr: float = setting(1.0, "step of the server on the aggregated update", above=0)
     seed: int = setting(0, "every random draw derives from it", low=0)
     eval_every: int = setting(1, "rounds between evaluations", low=1)
+    eval_rows: int = setting(0, "test rows the server scores on, drawn once; 0 = all", low=0)
     personal_eval: str = setting(
         "auto",
         "score clients on their own test rows; auto = where the algorithm is personal",

@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 from torch import nn
@@ -92,6 +93,7 @@ class Server:
         self.strategy = _make_strategy(config, task, record)
         self.strategy.model = self.model.vector()
         self.strategy.buffers = self.model.buffer_vector()
+        self.test_rows = _test_rows(config, task)
         self.round = 0
         self.empty_rounds = 0
         self.fresh = checkpoint is None
@@ -160,7 +162,7 @@ class Server:
         if not due or not self.strategy.shares_model:
             return {}
         self.model.load(self.strategy.model, self.strategy.buffers)
-        score = evaluate(self.model, self.task, self.task.split.test)
+        score = evaluate(self.model, self.task, self.test_rows)
         return {"accuracy": score.accuracy, "loss": score.loss}
 
     def _target_reached(self) -> bool:
@@ -195,6 +197,14 @@ def _open_record(config: RunConfig, task: Task, engine: str) -> tuple[RunRecord,
     checkpoint = load_checkpoint(folder)
     last_round = checkpoint.round if checkpoint is not None else -1
     return RunRecord.reopen(folder, last_round), checkpoint
+
+
+def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
+    rows = task.split.test
+    if not config.eval_rows or config.eval_rows >= len(rows):
+        return rows
+    draw = seeds.generator(config.seed, "evaluation")
+    return np.sort(draw.choice(rows, config.eval_rows, replace=False))
 
 
 def _make_strategy(config: RunConfig, task: Task, record: RunRecord) -> BaseStrategy:

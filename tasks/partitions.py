@@ -8,19 +8,16 @@ qualify and not a stretch of the file.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedsuite.seeds import generator, integer
 from fedsuite.settings import UserError, kebab, suggest
+from tasks.label_column import divide_by
 
 MIN_CLIENT_SAMPLES = 2
 GROUP_LABEL_PERCENT = {"A": 10, "B": 20, "C": 50}
@@ -149,7 +146,7 @@ def _iid(request: _Request) -> Parts:
     """Equal parts of the shuffled rows."""
     from flwr_datasets.partitioner import IidPartitioner
 
-    return _flower(IidPartitioner(request.num_clients), request.labels)
+    return divide_by(IidPartitioner(request.num_clients), request.labels)
 
 
 def _dirichlet(request: _Request) -> Parts:
@@ -167,7 +164,7 @@ def _dirichlet(request: _Request) -> Parts:
         seed=integer(request.seed, "dirichlet"),
     )
     try:
-        return _flower(partitioner, request.labels)
+        return divide_by(partitioner, request.labels)
     except ValueError:
         raise UserError(
             f"partition 'dirichlet' with dirichlet-alpha = {alpha:g} left somebody with fewer "
@@ -208,7 +205,7 @@ def _shards(request: _Request) -> Parts:
         shuffle=False,
         seed=integer(request.seed, "shards"),
     )
-    hands = _flower(partitioner, np.arange(num_shards))
+    hands = divide_by(partitioner, np.arange(num_shards))
     return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]
 
 
@@ -239,7 +236,7 @@ def _pathological(request: _Request) -> Parts:
         seed=integer(request.seed, "pathological"),
     )
     try:
-        return _flower(partitioner, request.labels)
+        return divide_by(partitioner, request.labels)
     except ValueError:
         raise UserError(
             f"partition 'pathological' with classes-per-client = {each} gave a class to more "
@@ -293,7 +290,7 @@ def _sizes(request: _Request) -> Parts:
     from flwr_datasets.partitioner import SizePartitioner
 
     sizes = _geometric_sizes(len(request.labels), request.num_clients, request.options.size_ratio)
-    return _flower(SizePartitioner(sizes), request.labels)
+    return divide_by(SizePartitioner(sizes), request.labels)
 
 
 @dataclass(frozen=True)
@@ -414,46 +411,3 @@ def _geometric_sizes(total: int, count: int, ratio: float) -> list[int]:
         above_one = np.flatnonzero(sizes > 1)
         sizes[above_one[np.argsort((ideal - sizes)[above_one])[:over]]] -= 1
     return [int(size) for size in np.sort(sizes)]
-
-
-def _flower(partitioner: Any, labels: np.ndarray) -> Parts:
-    """Let a ``flwr-datasets`` partitioner divide a label column; return each client's rows."""
-    with _quiet():
-        partitioner.dataset = _label_column().from_dict({"label": labels})
-        return [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
-
-
-@functools.cache
-def _label_column() -> Any:
-    """Return a ``datasets.Dataset`` that answers partitioners in arrays.
-
-    They call ``np.array(dataset["label"])``, which ``datasets`` 4 goes through value by value, and
-    ``dataset.select(rows)`` per client, which it hashes row by row. Here the first is the array
-    and the second just ``rows``, which is all we want: hundredths of a second, not seconds.
-    """
-    from datasets import Dataset
-
-    class LabelColumn(Dataset):
-        """A column of labels; what is selected from it are row numbers."""
-
-        def __getitem__(self, key: Any) -> Any:
-            """Return the column as an array."""
-            return self.data.column(key).to_numpy()
-
-        def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-            """Return the row numbers."""
-            return np.asarray(indices, dtype=np.int64)
-
-        def sort(self, *_: Any, **__: Any) -> Any:
-            """Stay as it is: only shards ask, and theirs is the sequence of their numbers."""
-            return self
-
-    return LabelColumn
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep warnings about draws that are repeated, or refused in our own words, to ourselves."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield

@@ -14,10 +14,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "fedsuite"))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
-needs_shared_data = pytest.mark.skipif(
-    not SHARED_DATA.is_dir(), reason="the folder of real datasets (../shared/data) is absent"
-)
-
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -35,7 +31,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real datasets."""
+    """The folder of real datasets, where there is one."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the folder of real datasets (../shared/data) is absent")
     return SHARED_DATA
 
 

@@ -170,7 +170,7 @@ def test_label_column_answers_as_a_plain_dataset_does(name):
     plain = flower_partitioners()[name]()
     plain.dataset = Dataset.from_dict({"label": labels, "row": np.arange(300)})
     wanted = [list(plain.load_partition(i)["row"]) for i in range(plain.num_partitions)]
-    got = partitions._flower(flower_partitioners()[name](), labels)
+    got = partitions.divide_by(flower_partitioners()[name](), labels)
     assert [part.tolist() for part in got] == wanted
 
 

@@ -1,0 +1,54 @@
+"""Let a ``flwr-datasets`` partitioner divide a column of labels, quickly and quietly."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+def divide_by(partitioner: Any, labels: np.ndarray) -> list[np.ndarray]:
+    """Let a ``flwr-datasets`` partitioner divide a label column; return each client's rows."""
+    with _quiet():
+        partitioner.dataset = label_column().from_dict({"label": labels})
+        return [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
+
+
+@functools.cache
+def label_column() -> Any:
+    """Return a ``datasets.Dataset`` that answers partitioners in arrays.
+
+    They call ``np.array(dataset["label"])``, which ``datasets`` 4 goes through value by value, and
+    ``dataset.select(rows)`` per client, which it hashes row by row. Here the first is the array
+    and the second just ``rows``, which is all we want: hundredths of a second, not seconds.
+    """
+    from datasets import Dataset
+
+    class LabelColumn(Dataset):
+        """A column of labels; what is selected from it are row numbers."""
+
+        def __getitem__(self, key: Any) -> Any:
+            """Return the column as an array."""
+            return self.data.column(key).to_numpy()
+
+        def select(self, indices: Any, *_: Any, **__: Any) -> Any:
+            """Return the row numbers."""
+            return np.asarray(indices, dtype=np.int64)
+
+        def sort(self, *_: Any, **__: Any) -> Any:
+            """Stay as it is: only shards ask, and theirs is the sequence of their numbers."""
+            return self
+
+    return LabelColumn
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep warnings about draws that are repeated, or refused in our own words, to ourselves."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
