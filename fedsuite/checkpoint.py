@@ -53,7 +53,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     with safe_open(path, framework="numpy") as file:
         document: Mapping[str, Any] = json.loads(file.metadata()["state"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
     strategy = dict(document["strategy"])
     for name, array in arrays.items():
         if name.startswith("strategy."):

@@ -27,7 +27,9 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         file = tmp_path / title
         file.parent.mkdir(exist_ok=True)
         file.write_text(BLOCKS[title])
-    monkeypatch.setattr(strategies, "__path__", [*strategies.__path__, str(tmp_path / "strategies")])
+    monkeypatch.setattr(
+        strategies, "__path__", [*strategies.__path__, str(tmp_path / "strategies")]
+    )
     monkeypatch.setattr(clients, "__path__", [*clients.__path__, str(tmp_path / "clients")])
     monkeypatch.syspath_prepend(str(tmp_path))
     line = ast.literal_eval("{" + BLOCKS["registry line"] + "}")
