@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,7 +54,11 @@ class Site:
 
     def draw(self, purpose: str) -> np.random.Generator:
         """Return this client's generator for one purpose in this round."""
-        return seeds.generator(self.seed, purpose, self.round, self.client)
+        return self.draw_for(purpose, self.round)
+
+    def draw_for(self, purpose: str, server_round: int) -> np.random.Generator:
+        """Return this client's generator for one purpose in some round."""
+        return seeds.generator(self.seed, purpose, server_round, self.client)
 
     @property
     def train_rows(self) -> np.ndarray:
@@ -86,13 +91,35 @@ class Client(NumPyClient):
         """Return the loss of a batch."""
         return F.cross_entropy(self.model.module(x), y)
 
+    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Fill ``self.model.grads`` for a batch and return its loss."""
+        self.model.grads.zero_()
+        loss = self.loss(x, y)
+        loss.backward()
+        return loss.detach()
+
+    def end_epoch(self) -> None:
+        """Look at the model after each local epoch; by default do nothing."""
+
     def fit(
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[list[Vector], int, dict[str, Any]]:
         """Train from the received model; answer with the update ``w_i - w``."""
         self.model.load(parameters[0])
         metrics = self.train(config["lr"])
-        return [self.model.vector() - parameters[0]], len(self.site.train_rows), metrics
+        update = self.model.vector() - parameters[0]
+        metrics |= self.describe(update, parameters, config)
+        return [update], len(self.site.train_rows), metrics
+
+    def describe(
+        self, update: Vector, parameters: list[Vector], config: dict[str, Any]
+    ) -> dict[str, float]:
+        """Return the numbers this algorithm sends about an update."""
+        return {}
+
+    def outgoing(self, config: dict[str, Any]) -> tuple[str, ...]:
+        """Return the names of the vectors sent with these settings; by default all."""
+        return self.sends
 
     def evaluate(
         self, parameters: list[Vector], config: dict[str, Any]
@@ -100,6 +127,10 @@ class Client(NumPyClient):
         """Score the received model on this client's own test rows."""
         self.model.load(parameters[0])
         return self.score()
+
+    def length(self, name: str) -> int:
+        """Return the length of a vector this client sends; by default the model's."""
+        return self.model.size
 
     # What algorithms use
 
@@ -113,19 +144,30 @@ class Client(NumPyClient):
         )
         total = torch.zeros((), device=model.device)
         steps = 0
-        for x, y in self.batches():
-            model.grads.zero_()
-            loss = self.loss(x, y)
-            loss.backward()
-            self.correct()
-            optimizer.step(lr)
-            total += loss.detach()
-            steps += 1
+        for epoch in self.schedule:
+            for x, y in self.batches(epoch):
+                total += self.gradients(x, y)
+                self.correct()
+                optimizer.step(lr)
+                steps += 1
+            self.end_epoch()
         return {"steps": steps, "loss": total.item() / max(steps, 1)}
 
-    def batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield this round's batches; rows are gathered in large chunks and cut by slicing."""
-        plan = self._plan()
+    @cached_property
+    def schedule(self) -> list[list[np.ndarray]]:
+        """Return this round's epochs, each a list of batches of rows; steps are one epoch."""
+        how, draw, rows = self.site.training, self.site.draw("batches"), self.site.train_rows
+        if how.local_steps:
+            return [step_plan(rows, how.batch_size, how.local_steps, draw)]
+        return [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+
+    @property
+    def num_steps(self) -> int:
+        """Local steps of this round."""
+        return sum(len(epoch) for epoch in self.schedule)
+
+    def batches(self, plan: list[np.ndarray]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield planned batches; rows are gathered in large chunks and cut by slicing."""
         for chunk in _chunks(plan):
             x, y = self.site.task.rows(np.concatenate(chunk))
             x, y = x.to(self.model.device), y.to(self.model.device)
@@ -137,13 +179,6 @@ class Client(NumPyClient):
         """Score the model as it stands on this client's own test rows."""
         score = evaluate(self.model, self.site.task, self.site.test_rows)
         return score.loss, score.total, {"correct": score.correct}
-
-    def _plan(self) -> list[np.ndarray]:
-        how, draw = self.site.training, self.site.draw("batches")
-        if how.local_steps:
-            return step_plan(self.site.train_rows, how.batch_size, how.local_steps, draw)
-        epochs = range(how.local_epochs)
-        return [b for _ in epochs for b in epoch_plan(self.site.train_rows, how.batch_size, draw)]
 
 
 def epoch_plan(rows: np.ndarray, size: int, draw: np.random.Generator) -> list[np.ndarray]:

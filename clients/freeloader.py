@@ -1,7 +1,7 @@
 """Freeloaders: clients that take part in any algorithm without training.
 
 A freeloader sends back the last change of the global model it saw, zeros the first time, with an
-honest-looking number of samples.
+honest-looking number of samples and steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ class Freeloader(Client):
             last = self.site.state.load().get("freeloader.model")
             if last is not None:
                 change = received["model"] - last
-            self.site.state.save({"freeloader.model": received["model"]})
-        zeros = np.zeros(self.model.size, dtype=np.float32)
-        answer = [change if name == "update" else zeros for name in self.sends]
-        return answer, len(self.site.train_rows), {"steps": 0, "loss": 0.0}
+            self.site.state.update({"freeloader.model": received["model"]})
+        answer = [
+            change if name == "update" else np.zeros(self.length(name), dtype=np.float32)
+            for name in self.outgoing(config)
+        ]
+        metrics = {"steps": self.num_steps, "loss": 0.0}
+        metrics |= self.describe(change, parameters, config)
+        return answer, len(self.site.train_rows), metrics

@@ -30,6 +30,10 @@ class ClientState:
         rounds = [number for number in self._rounds() if number < limit]
         return load_file(self._path(rounds[-1])) if rounds else {}
 
+    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write some entries of this round's state and keep the others."""
+        self.save(self.load(after_round=True) | dict(arrays))
+
     def save(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Write this round's state, then drop what no resume can need."""
         self.folder.mkdir(parents=True, exist_ok=True)

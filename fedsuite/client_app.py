@@ -79,7 +79,7 @@ class Worker:
         started = time.perf_counter()
         arrays, count, metrics = client.fit(self._parameters(client, order), order.config)
         metrics |= {"num-examples": count, "seconds": time.perf_counter() - started}
-        named = dict(zip(client.sends, arrays, strict=True))
+        named = dict(zip(client.outgoing(order.config), arrays, strict=True))
         if "buffers" in order.arrays:
             named["buffers"] = self.model.buffer_vector()
         return wire.Result(number, named, metrics)

@@ -67,7 +67,9 @@ class RunConfig:
         0.0, "share of a client's rows kept for its own test; 0 = 0.25 if needed", low=0, high=0.9
     )
     pool_train_test: bool = setting(False, "divide train and test together among clients")
-    probe_per_class: int = setting(0, "rows per class the server keeps as a probe set", low=0)
+    probe_per_class: int = setting(
+        0, "rows per class the server keeps as a probe; 0 = 1 if needed", low=0
+    )
     target_accuracy: float = setting(0.0, "accuracy to time; 0 = none", low=0, high=1)
     stop_at_target: bool = setting(False, "end the run when the target is reached")
     freeloaders: str = setting("", "clients that do not train: a count, or ids as '3,7,'")
@@ -147,7 +149,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
         config,
         params=tuple((kebab(f.name), getattr(params, f.name)) for f in dataclasses.fields(params)),
     )
-    return _resolve(config, personal=algorithm.client.personal)
+    return _resolve(config, algorithm)
 
 
 def from_json(text: str) -> RunConfig:
@@ -242,16 +244,18 @@ def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _resolve(config: RunConfig, personal: bool) -> RunConfig:
+def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
     """Replace ``auto`` and zero by what they mean here, and refuse contradictions."""
     changes: dict[str, Any] = {}
     if config.model == "auto":
         changes["model"] = DATASETS[config.dataset].default_model
-    scored = config.client_test_fraction > 0 or config.pool_train_test or personal
+    scored = config.client_test_fraction > 0 or config.pool_train_test or algorithm.client.personal
     on = config.personal_eval == "on" or (config.personal_eval == "auto" and scored)
     changes["personal_eval"] = "on" if on else "off"
     if (on or config.pool_train_test) and config.client_test_fraction == 0:
         changes["client_test_fraction"] = PERSONAL_TEST_FRACTION
+    if algorithm.strategy.needs_probe and config.probe_per_class == 0:
+        changes["probe_per_class"] = 1
     if config.min_train_clients > config.num_clients:
         raise UserError(
             f"min-train-clients = {config.min_train_clients} is not possible with num-clients = "

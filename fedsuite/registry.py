@@ -28,9 +28,13 @@ class Algorithm:
 
 ALGORITHMS: dict[str, tuple[str, str]] = {
     "avg": ("strategies.avg:Avg", "clients.fedavg:FedAvgClient"),
+    "feda4": ("strategies.feda4:FedA4", "clients.feda4:FedA4Client"),
+    "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
     "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
+    "fedbac": ("strategies.fedbac:FedBac", "clients.fedbac:FedBacClient"),
     "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
     "local": ("strategies.local:Local", "clients.local:LocalClient"),
+    "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
 }
 
 

@@ -40,8 +40,8 @@ def setting(
 
 
 def kebab(name: str) -> str:
-    """Spell a field name as the user does."""
-    return name.replace("_", "-")
+    """Spell a field name as the user does: ``num_clients`` num-clients, ``lambda_`` lambda."""
+    return name.rstrip("_").replace("_", "-")
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from fedsuite.config import RunConfig, params_of
 from fedsuite.record import RunRecord, default_name, facts, read_config, run_folder
 from fedsuite.settings import UserError
 from fedsuite.summary import rounds_to_target, summarise
-from fedsuite.vector import FlatModel, best_device, to_numpy
+from fedsuite.vector import FlatModel, Vector, best_device, to_numpy
 from strategies.base import BaseStrategy, Federation, Outcome
-from tasks.evaluation import evaluate
+from tasks.evaluation import evaluate, mean_probabilities
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -54,7 +55,8 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         status = "failed" if isinstance(error, Exception) else "interrupted"
         record.finish(summarise(config, record.history(), [], status, traceback.format_exc()))
         raise
-    record.finish(summarise(config, record.history(), server.strategy.expelled, status))
+    summary = summarise(config, record.history(), server.strategy.expelled, status)
+    record.finish(summary | {"output_accuracy": server.output_scores()})
     return record.folder
 
 
@@ -90,7 +92,7 @@ class Server:
     ) -> None:
         self.config, self.task, self.record, self.grid = config, task, record, grid
         self.model = FlatModel(module, "cpu" if config.device == "cpu" else best_device())
-        self.strategy = _make_strategy(config, task, record)
+        self.strategy = _make_strategy(config, task, record, self._probe)
         self.strategy.model = self.model.vector()
         self.strategy.buffers = self.model.buffer_vector()
         self.test_rows = _test_rows(config, task)
@@ -165,6 +167,19 @@ class Server:
         score = evaluate(self.model, self.task, self.test_rows)
         return {"accuracy": score.accuracy, "loss": score.loss}
 
+    def _probe(self, weights: Vector, buffers: Vector) -> tuple[np.ndarray, float]:
+        """Return a model's mean class probabilities and accuracy on the probe set."""
+        self.model.load(weights, buffers)
+        return mean_probabilities(self.model, self.task, self.task.split.probe)
+
+    def output_scores(self) -> dict[str, float] | None:
+        """Return the accuracy of each model the method may give as its result."""
+        scores = {}
+        for name, vector in self.strategy.outputs().items():
+            self.model.load(vector, self.strategy.buffers)
+            scores[name] = evaluate(self.model, self.task, self.test_rows).accuracy
+        return scores or None
+
     def _target_reached(self) -> bool:
         if not self.config.stop_at_target:
             return False
@@ -186,7 +201,7 @@ class Server:
         return f"The first of them said:\n{reasons[0]}" if reasons else ""
 
     def _named_tensors(self) -> dict[str, Any]:
-        self.model.load(self.strategy.model, self.strategy.buffers)
+        self.model.load(self.strategy.result(), self.strategy.buffers)
         return {name: to_numpy(t) for name, t in self.model.module.state_dict().items()}
 
 
@@ -207,11 +222,15 @@ def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
     return np.sort(draw.choice(rows, config.eval_rows, replace=False))
 
 
-def _make_strategy(config: RunConfig, task: Task, record: RunRecord) -> BaseStrategy:
+def _make_strategy(
+    config: RunConfig, task: Task, record: RunRecord, probe: Callable[..., Any]
+) -> BaseStrategy:
     federation = Federation(
         num_clients=config.num_clients,
         client_sizes={c: len(rows) for c, rows in enumerate(task.split.train)},
         seed=config.seed,
+        num_rounds=config.num_rounds,
+        local_epochs=1 if config.local_steps else config.local_epochs,
         fraction_train=config.fraction_train,
         min_train_clients=config.min_train_clients,
         server_lr=config.server_lr,
@@ -223,6 +242,7 @@ def _make_strategy(config: RunConfig, task: Task, record: RunRecord) -> BaseStra
             "run-dir": str(record.folder),
             "run-id": record.run_id,
         },
+        probe=probe if config.probe_per_class else None,
     )
     return registry.find(config.algo).strategy(federation, params_of(config))
 

@@ -85,6 +85,29 @@ def sample_weights(num_examples: np.ndarray) -> np.ndarray:
     return counts / counts.sum()
 
 
+def norms(rows: Matrix) -> np.ndarray:
+    """Return the length of each row, summed in float64."""
+    return np.array([np.sqrt(_dot(row, row)) for row in rows])
+
+
+def cosines(rows: Matrix, direction: Vector) -> np.ndarray:
+    """Return the cosine of each row with a direction; 0 where either has no length."""
+    length = np.sqrt(_dot(direction, direction))
+    scale = norms(rows) * length
+    products = np.array([_dot(row, direction) for row in rows])
+    return np.clip(np.divide(products, scale, out=np.zeros_like(products), where=scale > 0), -1, 1)
+
+
+def mean_row(rows: Matrix) -> Vector:
+    """Return the plain mean of rows, summed in float64."""
+    return rows.mean(axis=0, dtype=np.float64)
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    """Return the inner product in float64, on one thread: BLAS would wake others for it."""
+    return float(np.einsum("i,i->", a, b, dtype=np.float64))
+
+
 def _slices(sizes: dict[str, int]) -> dict[str, slice]:
     ends = np.cumsum([0, *sizes.values()]).tolist()
     return {name: slice(a, b) for name, a, b in zip(sizes, ends, ends[1:], strict=False)}

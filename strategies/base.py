@@ -33,11 +33,17 @@ class NoParams:
 
 @dataclass(frozen=True)
 class Federation:
-    """What a strategy needs to know of the run."""
+    """What a strategy needs to know of the run.
+
+    ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
+    server's probe set.
+    """
 
     num_clients: int
     client_sizes: Mapping[int, int]
     seed: int
+    num_rounds: int = 1
+    local_epochs: int = 1
     fraction_train: float = 1.0
     min_train_clients: int = 1
     server_lr: float = 1.0
@@ -45,6 +51,7 @@ class Federation:
     eval_every: int = 1
     personal_eval: bool = False
     introduction: Mapping[str, str] = field(default_factory=dict)
+    probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
 
 
 @dataclass
@@ -55,6 +62,7 @@ class Round:
     model: Vector
     clients: list[int]
     arrays: dict[str, Matrix]
+    buffers: Matrix
     num_examples: np.ndarray
     num_steps: np.ndarray
     lr: float
@@ -87,6 +95,7 @@ class BaseStrategy(Strategy):
     summary_line: ClassVar[str] = ""
     expects: ClassVar[tuple[str, ...]] = ("update",)
     shares_model: ClassVar[bool] = True
+    needs_probe: ClassVar[bool] = False
 
     def __init__(self, federation: Federation, params: Any = None) -> None:
         self.federation = federation
@@ -117,6 +126,14 @@ class BaseStrategy(Strategy):
     def lengths(self) -> dict[str, int]:
         """Return the length of each vector a client sends; by default the model's."""
         return {name: self.model.size for name in self.expects}
+
+    def outputs(self) -> dict[str, Vector]:
+        """Return further models this method may give as its result, to be scored at the end."""
+        return {}
+
+    def result(self) -> Vector:
+        """Return the model this method gives as its result."""
+        return self.model
 
     def state(self) -> dict[str, Any]:
         """Return all that must survive a restart: arrays, and scalars JSON can hold."""
@@ -175,7 +192,7 @@ class BaseStrategy(Strategy):
             )
             return None, MetricRecord({"clients": len(valid)})
         round = self._round(server_round, valid)
-        self._aggregate(round, valid)
+        self._aggregate(round)
         self._record(round, valid)
         metrics = {"clients": len(valid), "train-loss": self.outcome.scalars["train_loss"]}
         return self.arrays(), MetricRecord(metrics)
@@ -335,21 +352,28 @@ class BaseStrategy(Strategy):
             model=self.model,
             clients=[result.client for result in valid],
             arrays=arrays,
+            buffers=self._buffer_rows(valid),
             num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
             num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
             lr=self.federation.learning_rate(number),
             metrics=[result.metrics for result in valid],
         )
 
-    def _aggregate(self, round: Round, valid: list[wire.Result]) -> None:
-        model = np.asarray(self.aggregate(round), dtype=np.float32)
+    def _buffer_rows(self, valid: list[wire.Result]) -> Matrix:
+        """Return the clients' float buffers, rows of no length where the model has none."""
+        if not (self.buffers.size and self.shares_model):
+            return np.zeros((len(valid), 0), dtype=np.float32)
+        return np.stack([result.arrays["buffers"] for result in valid])
+
+    def _aggregate(self, round: Round) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            model = np.asarray(self.aggregate(round), dtype=np.float32)
         if not np.isfinite(model).all():
             self._note(f"round {round.number}: the aggregate is not finite; the model stays")
             return
         self.model = model
         if self.buffers.size and self.shares_model:
-            rows = np.stack([result.arrays["buffers"] for result in valid])
-            self.buffers = weighted_sum(sample_weights(round.num_examples), rows)
+            self.buffers = weighted_sum(sample_weights(round.num_examples), round.buffers)
 
     def _record(self, round: Round, valid: list[wire.Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]

@@ -28,6 +28,21 @@ class Score:
         return self.correct / self.total
 
 
+def mean_probabilities(
+    model: FlatModel, task: Task, indices: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Return the mean softmax over some rows, and the share of them that are right."""
+    model.module.eval()
+    total, correct = np.zeros(task.shape.num_classes), 0
+    with torch.inference_mode():
+        for start in range(0, len(indices), BATCH):
+            x, y = task.rows(indices[start : start + BATCH])
+            logits = model.module(x.to(model.device)).double().cpu()
+            total += logits.softmax(1).sum(0).numpy()
+            correct += int((logits.argmax(1) == y).sum())
+    return total / len(indices), correct / len(indices)
+
+
 def evaluate(model: FlatModel, task: Task, indices: np.ndarray) -> Score:
     """Score the model as it stands on some rows of the task."""
     if not len(indices):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "fedsuite"))
+for helpers in ("fedsuite", "clients"):
+    sys.path.insert(0, str(Path(__file__).parent / helpers))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from bowl import fit, place
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
-from clients.base import Client, Site, Training, epoch_plan, step_plan
+from clients.base import Training, epoch_plan, step_plan
 from clients.fedavg import FedAvgClient
 from clients.fedprox import FedProxClient
 from clients.freeloader import freeloading
-from clients.state import ClientState
-from fedsuite.vector import FlatModel
 
 
 def draw() -> np.random.Generator:
@@ -41,39 +36,6 @@ def test_steps_are_exactly_as_many_and_full(rows: int, size: int, steps: int) ->
     assert all(len(b) == min(size, rows) for b in batches)
     seen = np.bincount(np.concatenate(batches), minlength=rows)
     assert seen.max() - seen.min() <= 1
-
-
-class Quadratic(nn.Module):
-    """Logits whose cross-entropy gradient is simple: one weight, two classes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(2))
-
-
-class Bowl:
-    """Mixed into a client: loss ``|w - x|^2 / 2``, so the gradient is ``w - x``."""
-
-    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (self.model.module.weight - x[0]).square().sum() / 2  # type: ignore[attr-defined]
-
-
-def place(folder: Path, training: Training, server_round: int = 1) -> Site:
-    """A client with one row, ``x = (1, 3)``."""
-    row = torch.tensor([[1.0, 3.0]])
-    task: Any = SimpleNamespace(
-        rows=lambda indices: (row[indices], torch.zeros(len(indices), dtype=torch.long)),
-        split=SimpleNamespace(train=[np.array([0])], own_test=[np.array([0])]),
-    )
-    model = FlatModel(Quadratic())
-    state = ClientState(folder, 0, server_round, 0)
-    initial = model.vector()
-    return Site(0, server_round, 0, task, model, initial, initial[:0], state, training)
-
-
-def fit(cls: type[Client], site: Site, start: list[float], **config: float) -> tuple:
-    bowl = type("BowlClient", (Bowl, cls), {})
-    return bowl(site).fit([np.array(start, np.float32)], {"lr": 0.5, **config})
 
 
 def test_two_steps_of_fedavg_by_hand(tmp_path: Path) -> None:

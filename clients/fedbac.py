@@ -1,0 +1,105 @@
+"""FedBaC's client: training that leans on the server's momentum, and a memory of agreement.
+
+``regularizer = "update"`` is section 3.4, the cosine of the update so far, with its gradient in
+closed form; ``"gradient"`` is Algorithm 1, the cosine of the step, by double backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from clients.base import Client
+from fedsuite.vector import Vector, cosines
+from tasks.evaluation import evaluate
+
+EPSILON = 1e-12
+
+
+class FedBacClient(Client):
+    """Sends the update with its consensus and reliability; remembers its cosines."""
+
+    receives: ClassVar[tuple[str, ...]] = ("model", "momentum")
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train, held along the momentum if that is on."""
+        model, momentum = parameters
+        self.start = torch.tensor(model, device=self.model.device)
+        self.unit = torch.tensor(momentum, device=self.model.device)
+        length = self.unit.norm()
+        active = bool(length > 0) and config["lam"] > 0
+        if length > 0:
+            self.unit /= length
+        self.lam = float(config["lam"])
+        self.regularizer = config["regularizer"] if active else "none"
+        self.sign = 1.0 if config["printed-sign"] else -1.0
+        return super().fit(parameters, config)
+
+    def describe(
+        self, update: Vector, parameters: list[Vector], config: dict[str, Any]
+    ) -> dict[str, float]:
+        """Compare an update with the momentum, now and over the last rounds."""
+        model, momentum = parameters
+        cosine = float(cosines(update[None], momentum)[0])
+        past = self.site.state.load().get("cosines", np.zeros(0))
+        if momentum.any():
+            past = np.append(past, cosine)[-int(config["history"]) :]
+        self.site.state.update({"cosines": past})
+        return {
+            "cosine": cosine,
+            "consensus": float(consensus(np.array(cosine), config["gamma"])),
+            "reliability": reliability(past, config["alpha"]),
+            "accuracy": self._accuracy(model) if config["score-clients"] else 0.0,
+        }
+
+    def correct(self) -> None:
+        """Add the gradient of ``lam (1 - cos(w_local - w, vbar))``."""
+        if self.regularizer == "update":
+            update = self.model.weights - self.start
+            self.model.grads.add_(cosine_gradient(update, self.unit), alpha=-self.lam)
+
+    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """For Algorithm 1, differentiate through the gradient; otherwise as usual."""
+        if self.regularizer != "gradient":
+            return super().gradients(x, y)
+        parameters = list(self.model.module.parameters())
+        loss = self.loss(x, y)
+        task = flat(torch.autograd.grad(loss, parameters, create_graph=True))
+        agreement = self.sign * (task / (task.norm() + EPSILON)) @ self.unit
+        penalty = flat(torch.autograd.grad(self.lam * (1.0 - agreement), parameters))
+        self.model.grads.copy_(task.detach() + penalty)
+        return loss.detach()
+
+    def _accuracy(self, model: Vector) -> float:
+        """Score the received model on the own test rows, or on the training rows if none."""
+        rows = self.site.test_rows if len(self.site.test_rows) else self.site.train_rows
+        self.model.load(model)
+        return evaluate(self.model, self.site.task, rows).accuracy
+
+
+def consensus(cosines: np.ndarray, gamma: float) -> np.ndarray:
+    """Section 3.2: ``max(0, c)^gamma``."""
+    return np.maximum(np.asarray(cosines, dtype=np.float64), 0.0) ** gamma
+
+
+def reliability(history: np.ndarray, alpha: float) -> float:
+    """Section 3.3: ``exp(-alpha Var)`` over the recorded cosines; one value or none: 1."""
+    return float(np.exp(-alpha * np.var(history))) if len(history) else 1.0
+
+
+def cosine_gradient(update: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of ``cos(u, v)`` by ``u`` for a unit ``v``; zero at ``u = 0``."""
+    length = update.norm()
+    if length == 0:
+        return torch.zeros_like(update)
+    cosine = (update @ unit) / length
+    return (unit - update * (cosine / length)) / length
+
+
+def flat(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Lay tensors end to end, as the flat model does."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])

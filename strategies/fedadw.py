@@ -1,0 +1,80 @@
+"""FedADW: Wang, Li, Yao, adaptive local aggregation with discrepancy-weighted aggregation.
+
+Clients send how far their classes are from uniform (Eq. 11); the server weights them by their share
+of the data less a penalty for that (Eq. 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from flwr.app import Message, MetricRecord
+
+from fedsuite.settings import setting
+from fedsuite.vector import Vector, sample_weights
+from strategies.base import BaseStrategy, Round
+
+
+@dataclass(frozen=True)
+class FedAdwParams:
+    """Settings of FedADW."""
+
+    adaptive: bool = setting(True, "adaptive local aggregation; false = start from w")
+    weights: str = setting(
+        "discrepancy",
+        "weight of a client (Eq. 12), or by samples",
+        choices=("discrepancy", "samples"),
+    )
+    x: float = setting(0.5, "penalty on the discrepancy", low=0)
+    y: float = setting(0.1, "offset of every weight", low=0)
+    normalise_discrepancy: bool = setting(True, "divide discrepancies by their sum")
+    ala_layers: int = setting(2, "top layers that are aggregated adaptively; 0 = all", low=0)
+    ala_percent: int = setting(
+        80, "per cent of a client's rows it learns weights on", low=1, high=100
+    )
+    ala_lr: float = setting(1.0, "learning rate of the weights", above=0)
+    ala_tolerance: float = setting(
+        0.01, "deviation of losses that ends the first learning", above=0
+    )
+    ala_max_epochs: int = setting(50, "most epochs of the first learning", low=1)
+
+
+class FedAdw(BaseStrategy):
+    """Average by samples less discrepancy."""
+
+    Params = FedAdwParams
+    summary_line: ClassVar[str] = "adaptive local aggregation and discrepancy weights"
+
+    def aggregate(self, round: Round) -> Vector:
+        """Eqs. 12 and 13."""
+        if self.params.weights == "samples":
+            return self.step(round, sample_weights(round.num_examples))
+        discrepancies = round.metric("discrepancy")
+        if self.params.normalise_discrepancy and discrepancies.sum() > 0:
+            discrepancies = discrepancies / discrepancies.sum()
+        weights = discrepancy_weights(
+            round.num_examples, discrepancies, self.params.x, self.params.y
+        )
+        return self.step(round, weights)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Sum up clients' scores, those of the global model on the same rows beside them."""
+        metrics = super().aggregate_evaluate(server_round, replies)
+        rows = [row for row in self.outcome.rows if "global_correct" in row]
+        if rows:
+            correct = sum(row["global_correct"] for row in rows)
+            total = sum(row["num_examples"] for row in rows)
+            self.outcome.scalars["personal_global_accuracy"] = correct / total
+        return metrics
+
+
+def discrepancy_weights(num_examples: np.ndarray, d: np.ndarray, x: float, y: float) -> np.ndarray:
+    """Eq. 12, floored at zero and scaled to sum 1; all zero: by samples."""
+    shares = sample_weights(num_examples)
+    weights = np.maximum(shares - x * np.asarray(d, dtype=np.float64) + y, 0.0)
+    return weights / weights.sum() if weights.sum() > 0 else shares

@@ -1,0 +1,178 @@
+"""TACO: Liu, Zhan, Joe-Wong, Ngai, Duan, Guo, Chen, Zhang, "TACO: Tackling Over-correction in
+Federated Learning with Tailored Adaptive Correction", ICDCS 2025.
+
+``Delta_i = w - w_i``; coefficients ``alpha_i`` by Eq. 7, global gradient ``Delta`` by Eq. 9,
+freeloaders by Eq. 10, output ``z`` by Eq. 15. The client's step is Eq. 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsuite import wire
+from fedsuite.settings import setting
+from fedsuite.vector import Matrix, Vector, cosines, mean_row, norms, weighted_sum
+from strategies.base import BaseStrategy, Federation, Round
+
+FIRST_ALPHA = 0.1
+
+
+@dataclass(frozen=True)
+class TacoParams:
+    """Settings of TACO."""
+
+    gamma: float = setting(0.0, "largest correction; 0 = 1/K", low=0)
+    correction: bool = setting(True, "tailored correction of local steps (Eq. 8)")
+    aggregation: bool = setting(True, "tailored aggregation (Eq. 9)")
+    gradient_units: str = setting(
+        "round",
+        "global gradient as a sum over a round, or an average step",
+        choices=("round", "step"),
+    )
+    output: str = setting("z", "result: extrapolated z (Eq. 15), or w", choices=("z", "w"))
+    detector: str = setting(
+        "guarded",
+        "strike: also needs a replayed gradient, or Eq. 10 alone",
+        choices=("guarded", "printed"),
+    )
+    kappa: float = setting(0.6, "coefficient from which a client is suspicious", above=0)
+    lambda_: int = setting(0, "strikes until a client is expelled; 0 = rounds/5", low=0)
+    replay: float = setting(0.9, "guarded: cosine with the gradient it was sent", low=-1, high=1)
+
+
+class Taco(BaseStrategy):
+    """Tailored correction coefficients, tailored aggregation, freeloader ejection."""
+
+    Params = TacoParams
+    summary_line: ClassVar[str] = "tailored correction and aggregation, ejects freeloaders"
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.alpha = np.full(federation.num_clients, FIRST_ALPHA)
+        self.strikes = np.zeros(federation.num_clients, dtype=np.int64)
+        self.gradient: Vector = np.zeros(0, dtype=np.float32)
+        self.previous: Vector = np.zeros(0, dtype=np.float32)
+        self.momentum_unit = 1.0
+
+    def broadcast(self) -> dict[str, Vector]:
+        """Send the global gradient, zero in the first round."""
+        return {"global_gradient": self._gradient()}
+
+    def order(self, client: int) -> wire.Order:
+        """Tell a client its coefficient."""
+        return wire.Order(config={"alpha": float(self.alpha[client])})
+
+    def aggregate(self, round: Round) -> Vector:
+        """Eqs. 7, 9 and 10; signs cancel, so updates ``-Delta_i`` serve as they are."""
+        alpha = correction_coefficients(round.updates)
+        self._judge(round, alpha)
+        self.alpha[round.clients] = alpha
+        kept = np.array([client not in self.expelled for client in round.clients])
+        weights = np.where(kept, alpha if self.params.aggregation else 1.0, 0.0)
+        weights = normalised(weights, kept)
+        steps = np.maximum(round.num_steps, 1.0)
+        mean_steps = float(steps[kept].mean())
+        scale = steps if self.params.aggregation else np.full_like(steps, mean_steps)
+        gradient = -tailored_aggregate(round.updates, weights, scale, round.lr)
+        in_round_units = self.params.gradient_units == "round"
+        self.gradient = gradient * np.float32(mean_steps if in_round_units else 1.0)
+        self.momentum_unit = self._momentum_unit(mean_steps)
+        self.previous = round.model
+        round.scalars["mean_alpha"] = float(alpha.mean())
+        return self.step(round, weights * (mean_steps / scale))
+
+    def outputs(self) -> dict[str, Vector]:
+        """Both results: the last model and its extrapolation."""
+        return {"w": self.model, "z": self._extrapolated()}
+
+    def result(self) -> Vector:
+        """Return ``z``, or ``w`` if asked or if there was no correction to undo."""
+        return self._extrapolated() if self.params.output == "z" else self.model
+
+    def state(self) -> dict[str, Any]:
+        """Return coefficients, strikes, the global gradient and the model before."""
+        return super().state() | {
+            "alpha": self.alpha,
+            "strikes": self.strikes,
+            "gradient": self.gradient,
+            "previous": self.previous,
+            "momentum_unit": self.momentum_unit,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take it all back."""
+        super().load_state(state)
+        self.alpha, self.strikes = state["alpha"].copy(), state["strikes"].copy()
+        self.gradient, self.previous = state["gradient"], state["previous"]
+        self.momentum_unit = state["momentum_unit"]
+
+    def _gradient(self) -> Vector:
+        return self.gradient if self.gradient.size else np.zeros_like(self.model)
+
+    def _judge(self, round: Round, alpha: np.ndarray) -> None:
+        """Count strikes (Eq. 10) and expel, never below ``min-train-clients``."""
+        replay = -cosines(round.updates, self._gradient())
+        suspicious = alpha >= self.params.kappa
+        if self.params.detector == "guarded":
+            suspicious &= replay >= self.params.replay
+        self.strikes[round.clients] += suspicious
+        limit = self.params.lambda_ or math.ceil(self.federation.num_rounds / 5)
+        guilty = [
+            client
+            for client, bad in zip(round.clients, suspicious, strict=True)
+            if bad and self.strikes[client] >= limit
+        ]
+        present = self.federation.num_clients - len(self.expelled)
+        self.expelled |= set(guilty[: max(present - self.federation.min_train_clients, 0)])
+        if self.expelled.issuperset(round.clients):
+            self.expelled.discard(round.clients[0])
+        round.per_client |= {
+            "alpha": alpha,
+            "norm": norms(round.updates),
+            "cosine": cosines(round.updates, mean_row(round.updates)),
+            "replay": replay,
+            "strikes": self.strikes[round.clients],
+        }
+
+    def _momentum_unit(self, mean_steps: float) -> float:
+        """Return how much of the last global step the correction adds up to in a round."""
+        gamma = self.params.gamma or 1.0 / mean_steps
+        return gamma * mean_steps if self.params.gradient_units == "round" else gamma
+
+    def _extrapolated(self) -> Vector:
+        if not self.params.correction or not self.previous.size:
+            return self.model
+        factor = self.momentum_unit * (1.0 - float(self.alpha.mean()))
+        return extrapolate(self.model, self.previous, factor)
+
+
+def correction_coefficients(deltas: Matrix) -> np.ndarray:
+    """Eq. 7: ``(1 - |D_i| / sum_j |D_j|) * max(cos(D_i, mean_j D_j), 0)``."""
+    lengths = norms(deltas)
+    total = lengths.sum()
+    shares = lengths / total if total > 0 else np.zeros_like(lengths)
+    return (1.0 - shares) * np.maximum(cosines(deltas, mean_row(deltas)), 0.0)
+
+
+def tailored_aggregate(
+    deltas: Matrix, alpha: np.ndarray, num_steps: np.ndarray | float, lr: float
+) -> Vector:
+    """Eq. 9: ``sum_i alpha_i D_i / (K lr sum_j alpha_j)``; all zero: the plain mean."""
+    weights = normalised(np.asarray(alpha, dtype=np.float64), np.ones(len(deltas), dtype=bool))
+    return weighted_sum(weights / (np.asarray(num_steps, dtype=np.float64) * lr), deltas)
+
+
+def extrapolate(model: Vector, previous: Vector, factor: float) -> Vector:
+    """Eq. 15: ``z = w_T + factor (w_T - w_{T-1})``."""
+    return model + np.float32(factor) * (model - previous)
+
+
+def normalised(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Scale weights to sum 1; where all are zero, those kept weigh the same."""
+    weights = weights if weights.sum() > 0 else kept.astype(np.float64)
+    return weights / weights.sum()

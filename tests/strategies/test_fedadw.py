@@ -1,0 +1,69 @@
+"""FedADW's server by hand and by property."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.base import Federation, Round
+from strategies.fedadw import FedAdw, FedAdwParams, discrepancy_weights
+
+
+def test_weights_by_hand() -> None:
+    """Shares (1/4, 3/4), d (0, 1), x 0.5, y 0.1: (0.35, 0.35), so a half each."""
+    weights = discrepancy_weights(np.array([1, 3]), np.array([0, 1]), 0.5, 0.1)
+    np.testing.assert_allclose(weights, [0.5, 0.5])
+
+
+def test_a_negative_weight_is_zero_and_all_zero_means_by_samples() -> None:
+    weights = discrepancy_weights(np.array([1, 1]), np.array([0, 9]), 0.5, 0.1)
+    np.testing.assert_allclose(weights, [1, 0])
+    fallback = discrepancy_weights(np.array([1, 3]), np.array([9, 9]), 0.5, 0.1)
+    np.testing.assert_allclose(fallback, [0.25, 0.75])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 5)), min_size=1, max_size=9),
+    st.floats(0, 3),
+    st.floats(0, 1),
+)
+def test_weights_are_shares(rows: list[tuple[int, float]], x: float, y: float) -> None:
+    n, d = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    weights = discrepancy_weights(n, d, x, y)
+    assert (weights >= 0).all() and weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(discrepancy_weights(n[::-1], d[::-1], x, y), weights[::-1])
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, 9 / 7),
+        ({"weights": "samples"}, 2.0),
+        ({"normalise_discrepancy": False}, 1.0),
+    ],
+)
+def test_a_round_by_hand(params: dict, expected: float) -> None:
+    """Equal samples, updates 1 and 3, discrepancies 0 and 4.
+
+    Divided by their sum they are 0 and 1: weights 0.6 and 0.1, that is 6/7 and 1/7: 9/7.
+    As they are, 0.5 - 2 + 0.1 < 0: the second has no weight. By samples the mean is 2.
+    """
+    strategy = FedAdw(
+        Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
+    )
+    model = strategy.aggregate(
+        Round(
+            number=1,
+            model=np.zeros(1, np.float32),
+            clients=[0, 1],
+            arrays={"update": np.array([[1], [3]], np.float32)},
+            buffers=np.zeros((2, 0), np.float32),
+            num_examples=np.ones(2),
+            num_steps=np.ones(2),
+            lr=0.1,
+            metrics=[{"discrepancy": 0.0}, {"discrepancy": 4.0}],
+        )
+    )
+    assert model[0] == pytest.approx(expected)

@@ -1,0 +1,76 @@
+"""FedBaC's server by hand and by property."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.base import Federation, Round
+from strategies.fedbac import FedBac, FedBacParams, consensus_weights, couplings, spearman
+
+
+def test_weights_by_hand() -> None:
+    """R C = (0.5 * 1, 0.5 * 0.5, 0): 2/3, 1/3, 0. Nobody agrees: by samples."""
+    weights = consensus_weights(np.array([1, 0.5, 0]), np.array([0.5, 0.5, 1]), np.ones(3))
+    np.testing.assert_allclose(weights, [2 / 3, 1 / 3, 0])
+    fallback = consensus_weights(np.zeros(2), np.ones(2), np.array([1, 3]))
+    np.testing.assert_allclose(fallback, [0.25, 0.75])
+
+
+def test_spearman_by_hand() -> None:
+    """Same order 1, reversed -1, constant 0; ranks (1,2,3) and (1.5,1.5,3): 1.5/sqrt(3)."""
+    a = np.array([1.0, 2.0, 3.0])
+    assert spearman(a, a * 10) == pytest.approx(1)
+    assert spearman(a, -a) == pytest.approx(-1)
+    assert spearman(a, np.ones(3)) == 0.0
+    assert spearman(a, np.array([5.0, 5.0, 9.0])) == pytest.approx(1.5 / np.sqrt(3.0))
+
+
+def test_couplings_by_hand() -> None:
+    found = couplings(np.array([0.2, 0.9]), np.array([0.1, 0.2]), np.array([0.7, 0.3]))
+    assert found["fairness_gap"] == pytest.approx(0.7)
+    assert (found["reliability_coupling"], found["contribution_coupling"]) == (1.0, -1.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(1, 99)), min_size=1, max_size=8
+    )
+)
+def test_weights_are_shares(rows: list[tuple[float, float, int]]) -> None:
+    c, r, n = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    weights = consensus_weights(c, r, n)
+    assert (weights >= 0).all() and weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(consensus_weights(c[::-1], r[::-1], n[::-1]), weights[::-1])
+
+
+def test_two_rounds_by_hand() -> None:
+    """Beta 0.5. Round 1: nobody agrees with nothing, plain mean of (2,0) and (0,2) is (1,1);
+    momentum (0.5, 0.5). Round 2: weights (1, 0): w = (1,1) + (4,0); momentum (0.25,0.25)+(2,0).
+    """
+    federation = Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0)
+    strategy = FedBac(federation, FedBacParams(beta=0.5))
+    strategy.model = np.zeros(2, np.float32)
+    rounds = [([[2, 0], [0, 2]], [0.0, 0.0]), ([[4, 0], [0, -4]], [1.0, 0.0])]
+    for updates, agreement in rounds:
+        metrics = [{"consensus": c, "reliability": 1.0, "accuracy": 0.5} for c in agreement]
+        strategy.model = strategy.aggregate(
+            Round(
+                number=1,
+                model=strategy.model,
+                clients=[0, 1],
+                arrays={"update": np.array(updates, np.float32)},
+                buffers=np.zeros((2, 0), np.float32),
+                num_examples=np.ones(2),
+                num_steps=np.ones(2),
+                lr=0.1,
+                metrics=metrics,
+            )
+        )
+    assert np.allclose(strategy.model, [5, 1])
+    assert np.allclose(strategy.broadcast()["momentum"], [2.25, 0.25])
+    again = FedBac(federation)
+    again.load_state(strategy.state())
+    assert np.array_equal(again.momentum, strategy.momentum)

@@ -1,0 +1,209 @@
+"""All algorithms as whole runs: equalities, differences, crashes, odd federations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from safetensors.numpy import load_file
+
+from fedsuite import registry
+from fedsuite.inline import InlineGrid
+from fedsuite.record import read_document, read_lines
+
+Experiment = Callable[..., Path]
+PAPERS = ("feda4", "taco", "fedbac", "fedadw")
+ALL = sorted(registry.ALGORITHMS)
+
+
+def bits(folder: Path) -> list[bytes]:
+    """The global model if there is one, and every client's newest state."""
+    states = {p.parent.name: p.read_bytes() for p in sorted((folder / "clients").rglob("*.safet*"))}
+    model = folder / "model.safetensors"
+    return [model.read_bytes() if model.exists() else b"", *states.values()]
+
+
+def model(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+class PowerCut(BaseException):
+    """Nothing in the suite expects it."""
+
+
+class FailingGrid(InlineGrid):
+    """Loses power after so many messages."""
+
+    def __init__(self, messages: int) -> None:
+        super().__init__(1)
+        self.left = messages
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = super().send_and_receive(messages, timeout=timeout)
+        self.left -= 1
+        if self.left < 0:
+            raise PowerCut
+        return replies
+
+
+@pytest.mark.parametrize("algo", ALL)
+def test_repeats_to_the_bit_also_after_power_cuts(experiment: Experiment, algo: str) -> None:
+    settings = {"num_rounds": 4, "num_clients": 3, "freeloaders": "1", "checkpoint_every": 2}
+    whole = experiment(algo, **settings)
+    cut = {**settings, "run_name": "cut"}
+    for messages, resume in ((2, False), (4, True)):
+        with pytest.raises(PowerCut):
+            experiment(algo, FailingGrid(messages), **cut, resume=resume)
+    again = experiment(algo, **cut, resume=True)
+    assert bits(again) == bits(whole) == bits(experiment(algo, **settings))
+
+
+@pytest.mark.parametrize("algo", PAPERS)
+def test_differs_from_fedavg_by_default(experiment: Experiment, algo: str) -> None:
+    same_rows = {"client_test_fraction": 0.25, "probe_per_class": 1}
+    assert model(experiment(algo, **same_rows)) != model(experiment("fedavg", **same_rows))
+
+
+OFF = [
+    ("feda4", {"feda4.weights": False, "feda4.adaptation": False}, "fedavg", {}),
+    ("taco", {"taco.correction": False, "taco.aggregation": False}, "avg", {}),
+    ("fedbac", {"num_rounds": 1}, "fedavg", {"num_rounds": 1}),
+    ("fedadw", {"fedadw.adaptive": False, "fedadw.weights": "samples"}, "fedavg", {}),
+    ("fedprox", {"fedprox.zeta": 0}, "fedavg", {}),
+]
+
+
+@pytest.mark.parametrize(("algo", "off", "plain", "same"), OFF, ids=[row[0] for row in OFF])
+def test_with_its_idea_off_it_is_plain_averaging(
+    experiment: Experiment, algo: str, off: dict, plain: str, same: dict
+) -> None:
+    rows = {"client_test_fraction": 0.25, "probe_per_class": 1, "local_epochs": 2}
+    assert model(experiment(algo, **rows, **off)) == model(experiment(plain, **rows, **same))
+
+
+def test_a_compact_trajectory_gives_the_full_ones_model(experiment: Experiment) -> None:
+    settings = {"local_epochs": 3, "feda4.eta": 0.5, "num_rounds": 3}
+    full, compact = (
+        load_file(
+            experiment("feda4", **settings, **{"feda4.trajectory": form}) / "model.safetensors"
+        )
+        for form in ("full", "compact")
+    )
+    for name, tensor in full.items():
+        np.testing.assert_allclose(compact[name], tensor, atol=2e-5)
+    rows = [
+        sum(
+            r["upload_bytes"]
+            for r in read_lines(
+                experiment("feda4", local_epochs=3, num_rounds=1, **{"feda4.trajectory": form})
+                / "clients.jsonl"
+            )
+        )
+        for form in ("full", "compact")
+    ]
+    assert rows[0] == 4 * rows[1]
+
+
+@pytest.mark.parametrize("algo", ALL)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_clients": 1},
+        {"num_clients": 6, "fraction_train": 0.5, "num_rounds": 3},
+        {"num_clients": 5, "partition": "sizes", "local_epochs": 2},
+    ],
+    ids=["one client", "half of them", "unequal steps"],
+)
+def test_odd_federations_end_well(experiment: Experiment, algo: str, settings: dict) -> None:
+    folder = experiment(algo, **settings)
+    summary = read_document(folder / "summary.json")
+    assert (summary["status"], summary["failed_replies"]) == ("finished", 0)
+    if (folder / "model.safetensors").exists():
+        tensors = load_file(folder / "model.safetensors").values()
+        assert all(np.isfinite(tensor).all() for tensor in tensors)
+
+
+@pytest.mark.parametrize("algo", ["fedavg", *PAPERS])
+def test_batch_norm_models_train(experiment: Experiment, algo: str) -> None:
+    folder = experiment(
+        algo,
+        model="resnet18",
+        num_clients=40,
+        fraction_train=0.05,
+        local_epochs=1,
+        eval_rows=8,
+        personal_eval="off",
+    )
+    saved = load_file(folder / "model.safetensors")
+    assert np.abs(saved["bn1.running_mean"]).sum() > 0
+    assert all(np.isfinite(tensor).all() for tensor in saved.values())
+
+
+@pytest.mark.parametrize("algo", PAPERS)
+def test_clients_who_all_freeload_but_one(experiment: Experiment, algo: str) -> None:
+    folder = experiment(algo, freeloaders="3", num_rounds=3)
+    assert read_document(folder / "summary.json")["failed_replies"] == 0
+
+
+RECORDED = {
+    "feda4": [
+        "phi",
+        "weight",
+        "penalty",
+        "similarity",
+        "biased",
+        "probe_accuracy",
+        "path_length",
+        "turning",
+    ],
+    "taco": ["alpha", "norm", "cosine", "replay", "strikes", "weight"],
+    "fedbac": ["cosine", "consensus", "reliability", "weight", "accuracy"],
+    "fedadw": ["discrepancy", "weight", "ala_mean", "ala_std", "ala_min", "ala_epochs"],
+}
+
+
+@pytest.mark.parametrize("algo", PAPERS)
+def test_what_the_method_saw_is_in_the_record(experiment: Experiment, algo: str) -> None:
+    rows = read_lines(experiment(algo, num_rounds=2) / "clients.jsonl")
+    last = [r for r in rows if r["round"] == 2 and r["phase"] == "train"]
+    assert len(last) == 4
+    for row in last:
+        assert set(RECORDED[algo]) <= set(row)
+
+
+def test_taco_scores_both_results(experiment: Experiment) -> None:
+    summary = read_document(experiment("taco", num_rounds=3) / "summary.json")
+    assert summary["output_accuracy"]["w"] == summary["final_accuracy"]
+    assert 0 <= summary["output_accuracy"]["z"] <= 1
+    assert model(experiment("taco", **{"taco.output": "w"})) != model(experiment("taco"))
+
+
+def test_an_expelled_freeloader_stays_away_also_after_resume(experiment: Experiment) -> None:
+    settings = {
+        "num_clients": 5,
+        "freeloaders": "1",
+        "num_rounds": 8,
+        "model": "cnn2",
+        "lr": 0.02,
+        "local_steps": 10,
+        "taco.replay": 0.999,
+        "taco.lambda": 2,
+        "checkpoint_every": 1,
+    }
+    whole = experiment("taco", **settings)
+    summary = read_document(whole / "summary.json")
+    assert summary["expelled"] == [4]
+    assert (summary["freeloader_tpr"], summary["freeloader_fpr"]) == (1.0, 0.0)
+    rounds = [r["round"] for r in read_lines(whole / "clients.jsonl") if r["client"] == 4]
+    gone = max(rounds)
+    assert gone < 8
+    with pytest.raises(PowerCut):
+        experiment("taco", FailingGrid(gone + 2), **settings, run_name="cut")
+    again = experiment("taco", **settings, run_name="cut", resume=True)
+    assert bits(again) == bits(whole)
+    assert max(r["round"] for r in read_lines(again / "clients.jsonl") if r["client"] == 4) == gone
