@@ -1,4 +1,4 @@
-"""TACO's client (Liu et al., ICDCS 2025): one more vector added to each gradient, Eq. 8."""
+"""TACO's client (Liu et al.): one more vector added to each gradient, Eq. 8."""
 
 from __future__ import annotations
 

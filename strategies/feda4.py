@@ -1,4 +1,5 @@
-"""FedA4: Zhao et al., "FedA4: Anti-Bias Aggregation and Trajectory-Based Adaptation".
+"""FedA4: Zhao, Hu, Yang, Wu, "FedA4: Federated Learning with Anti-Bias Aggregation and
+Trajectory-Based Adaptation", Transactions on Artificial Intelligence 2(1), 2026.
 
 Phase I aggregates with weights from the entropy of each client's predictions on a probe set
 (Eqs. 2-3); phase II moves the result along the clients' trajectories, forward for reliable clients

@@ -1,4 +1,5 @@
-"""FedADW: Wang, Li, Yao, adaptive local aggregation with discrepancy-weighted aggregation.
+"""FedADW: Wang, Li, Yao, Li, "Adaptive Federated Learning Framework with Discrepancy Weight
+Aggregation".
 
 Clients send how far their classes are from uniform (Eq. 11); the server weights them by their share
 of the data less a penalty for that (Eq. 12).

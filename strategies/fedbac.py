@@ -1,4 +1,4 @@
-"""FedBaC: "Bias- and Consensus-Aware Federated Learning": momentum consensus and stability.
+"""FedBaC: Niebuhr, "FedBaC: Federated Bias-and-Consensus Aware Aggregation", Auburn University.
 
 Clients are weighted by ``R_i C_i``: how far their update agrees with the server's momentum
 (section 3.2) and how steadily it has done so (3.3). The server's rules are those of section 3.5.

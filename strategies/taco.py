@@ -1,5 +1,5 @@
 """TACO: Liu, Zhan, Joe-Wong, Ngai, Duan, Guo, Chen, Zhang, "TACO: Tackling Over-correction in
-Federated Learning with Tailored Adaptive Correction", ICDCS 2025.
+Federated Learning with Tailored Adaptive Correction".
 
 ``Delta_i = w - w_i``; coefficients ``alpha_i`` by Eq. 7, global gradient ``Delta`` by Eq. 9,
 freeloaders by Eq. 10, output ``z`` by Eq. 15. The client's step is Eq. 8.
