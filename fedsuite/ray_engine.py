@@ -159,11 +159,12 @@ def _await_health(process: subprocess.Popen[bytes], port: int, home: Path) -> No
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process group we started: politely, then for good."""
-    if process.poll() is None:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
+    """End a process group we started: politely, then for good; nothing if it has ended itself."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
