@@ -19,7 +19,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.job import Job, RoundLog, Rows, open_job
+from benchmarks.gate import own_gate
+from benchmarks.job import Job, RoundLog, Rows, as_input, open_job
 
 State = dict[str, torch.Tensor]
 Packed = dict[str, np.ndarray]
@@ -51,16 +52,20 @@ def batches(rows: Rows, job: Job) -> Iterator[Rows]:
     else:
         orders = [torch.randperm(len(y)) for _ in range(job.local_epochs)]
     for order in orders:
-        yield from zip(x[order].split(size), y[order].split(size), strict=True)
+        yield from zip(as_input(x[order]).split(size), y[order].split(size), strict=True)
 
 
 @torch.inference_mode()
-def accuracy(model: nn.Module, rows: Rows) -> float:
-    """Return the share of rows the model gets right."""
+def evaluate(model: nn.Module, rows: Rows) -> tuple[float, float]:
+    """Return the share of rows the model gets right, and its mean loss."""
     model.eval()
-    x, y = rows
-    pairs = zip(x.split(EVAL_BATCH), y.split(EVAL_BATCH), strict=True)
-    return sum(int((model(a).argmax(1) == b).sum()) for a, b in pairs) / len(y)
+    x, y = as_input(rows[0]), rows[1]
+    correct, loss = 0, 0.0
+    for a, b in zip(x.split(EVAL_BATCH), y.split(EVAL_BATCH), strict=True):
+        logits = model(a)
+        correct += int((logits.argmax(1) == b).sum())
+        loss += F.cross_entropy(logits, b, reduction="sum").item()
+    return correct / len(y), loss / len(y)
 
 
 def evaluation_threads(model: nn.Module, rows: Rows) -> int:
@@ -71,7 +76,7 @@ def evaluation_threads(model: nn.Module, rows: Rows) -> int:
         trials = []
         for _ in range(3):
             started = time.perf_counter()
-            accuracy(model, rows)
+            evaluate(model, rows)
             trials.append(time.perf_counter() - started)
         seconds[count] = min(trials)
     return THREADS if seconds[THREADS] < CLEARLY * seconds[1] else 1
@@ -191,16 +196,18 @@ def run_rounds(folder: Path, train_all: TrainAll, log: RoundLog) -> None:
     model, test = job.build_model(), data.test()
     state: State = model.state_dict()
     threads = evaluation_threads(model, test)
+    gate = own_gate()
     for number in range(1, job.rounds + 1):
+        gate.wait(number)
         torch.set_num_threads(THREADS)
         started = time.perf_counter()
         state = average(train_all(state), sizes)
         model.load_state_dict(state)
         trained = time.perf_counter()
         torch.set_num_threads(threads)
-        score = accuracy(model, test)
+        accuracy, loss = evaluate(model, test)
         ended = time.perf_counter()
-        log.add(number, ended - started, score, evaluate_seconds=ended - trained)
+        log.add(number, ended - started, accuracy, loss, evaluate_seconds=ended - trained)
 
 
 VARIANTS = {"one-process": one_process, "two-processes": two_processes}

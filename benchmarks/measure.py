@@ -1,4 +1,4 @@
-"""Runs one command and measures it from outside: time, peak memory of its process tree."""
+"""A command watched from outside: its times, and the peak memory of its process tree."""
 
 from __future__ import annotations
 
@@ -7,23 +7,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 SAMPLE_SECONDS = 0.25
+POLL_SECONDS = 0.02
 STOP_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A finished command: when it ran, how much memory it took, how it ended."""
-
-    started: float
-    ended: float
-    peak_bytes: int
-    status: int | None
 
 
 class ProcessTree:
@@ -36,12 +26,10 @@ class ProcessTree:
     def memory(self) -> int:
         """Return private memory of all processes, and shared memory once.
 
-        Resident minus shared is next to the unique set size and, other than that, costs nothing
-        to read; what is shared (libraries, mapped data) counts as the largest single share.
+        Resident minus shared is close to the unique set size and costs next to nothing to read;
+        what is shared (libraries, mapped data) counts as the largest single share.
         """
-        with suppress(psutil.NoSuchProcess):
-            for child in self._root.children(recursive=True):
-                self._known.setdefault(child.pid, child)
+        self._meet()
         private, shared = 0, 0
         for pid, process in list(self._known.items()):
             try:
@@ -53,8 +41,19 @@ class ProcessTree:
             shared = max(shared, info.shared)
         return private + shared
 
+    def cpu_seconds(self) -> dict[int, float]:
+        """Return the processor time each process has used so far."""
+        self._meet()
+        used = {}
+        for pid, process in self._known.items():
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                used[pid] = times.user + times.system
+        return used
+
     def end(self) -> None:
         """End whatever still runs: the root politely, then all that is left."""
+        self._meet()
         with suppress(psutil.NoSuchProcess):
             self._root.terminate()
             psutil.wait_procs([self._root], timeout=STOP_SECONDS)
@@ -63,36 +62,64 @@ class ProcessTree:
                 process.kill()
         psutil.wait_procs(list(self._known.values()), timeout=STOP_SECONDS)
 
+    def _meet(self) -> None:
+        with suppress(psutil.NoSuchProcess):
+            for child in self._root.children(recursive=True):
+                self._known.setdefault(child.pid, child)
 
-def measure(
-    command: Sequence[str],
-    log: Path,
-    variables: Mapping[str, str],
-    timeout: float,
-    look: Callable[[], None] = lambda: None,
-) -> Measured:
-    """Run a command to its end; ``look`` is called four times a second while it runs."""
-    started = time.time()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=os.environ | dict(variables),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    tree = ProcessTree(process.pid)
-    peak = 0
-    try:
-        while process.poll() is None and time.time() < started + timeout:
-            peak = max(peak, tree.memory())
-            look()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(SAMPLE_SECONDS)
-        ended = time.time()
-        status = process.returncode
-    finally:
-        tree.end()
-        process.wait()
-    return Measured(started, ended, peak, status)
+
+def processor_share(trees: Sequence[ProcessTree], seconds: float) -> float:
+    """Return the share of one core that process trees use over some seconds."""
+    before = [tree.cpu_seconds() for tree in trees]
+    time.sleep(seconds)
+    after = [tree.cpu_seconds() for tree in trees]
+    pairs = zip(before, after, strict=True)
+    return sum(new[pid] - old.get(pid, 0.0) for old, new in pairs for pid in new) / seconds
+
+
+class Watched:
+    """A running command; memory is sampled only while somebody waits for it."""
+
+    def __init__(self, command: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
+        self.started = time.time()
+        self.ended = 0.0
+        self.peak_bytes = 0
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                env=os.environ | dict(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.tree = ProcessTree(self._process.pid)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, None while it runs."""
+        return self._process.returncode
+
+    def wait_for(self, done: Callable[[], bool], timeout: float) -> bool:
+        """Wait until something is done; False if the command ended first or time ran out."""
+        deadline, next_sample = time.time() + timeout, 0.0
+        while not done():
+            now = time.time()
+            if self._process.poll() is not None or now > deadline:
+                return done()
+            if now >= next_sample:
+                self.peak_bytes = max(self.peak_bytes, self.tree.memory())
+                next_sample = now + SAMPLE_SECONDS
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def wait_end(self, timeout: float) -> bool:
+        """Wait for the end; False if time ran out."""
+        over = self.wait_for(lambda: self._process.poll() is not None, timeout)
+        self.ended = time.time()
+        return over
+
+    def end(self) -> None:
+        """End the command and all it started."""
+        self.tree.end()
+        self._process.wait()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.suite_runs import Breakdown
+from benchmarks.suite_runs import Training
 
 REFERENCE, PLAIN_FLOWER, OURS = "b", "c", "d"
 LABELS = {
@@ -21,12 +21,14 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class RoundTime:
-    """One round: how long it took, when it ended, how good the model was then."""
+    """One round: its seconds and score, when it started and when the next one could."""
 
     round: int
     seconds: float
-    ended: float
     accuracy: float
+    loss: float
+    went: float
+    back: float | None = None
     evaluate_seconds: float = 0.0
 
 
@@ -35,26 +37,32 @@ class Trial:
     """One run of one variant."""
 
     started: float
+    ready: float
     ended: float
     peak_bytes: int
     rounds: Sequence[RoundTime] = ()
-    breakdown: Breakdown | None = None
+    training: Sequence[Training] = ()
     error: str = ""
 
     @property
     def startup(self) -> float:
-        """Process start to the start of the first round."""
-        return self.rounds[0].ended - self.rounds[0].seconds - self.started
+        """Process start to the first round's possible start."""
+        return self.ready - self.started
 
     @property
     def teardown(self) -> float:
         """The last round's end to the end of the process."""
-        return self.ended - self.rounds[-1].ended
+        return self.ended - self.rounds[-1].went - self.rounds[-1].seconds
 
     @property
     def steady(self) -> list[float]:
         """Seconds of the rounds after the first."""
         return [row.seconds for row in self.rounds[1:]]
+
+    @property
+    def between(self) -> list[float]:
+        """Seconds after each steady round before the next one could start."""
+        return [row.back - row.went - row.seconds for row in self.rounds[1:] if row.back]
 
 
 @dataclass(frozen=True)
@@ -69,25 +77,14 @@ class StepCost:
 
 @dataclass(frozen=True)
 class WorkloadReport:
-    """All that was measured of one workload; trials by variant, in order of repeats."""
+    """All that was measured of one workload."""
 
     name: str
     title: str
     data: str
     target: float
-    trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    trials: Mapping[str, Trial] = field(default_factory=dict)
     steps: Sequence[StepCost] = ()
-
-
-def steady_rounds(trials: Iterable[Trial]) -> list[float]:
-    """Pool the steady rounds of all good trials."""
-    return [seconds for trial in trials if not trial.error for seconds in trial.steady]
-
-
-def steady_state(trials: Iterable[Trial]) -> float | None:
-    """Return the median steady round, None if there is none."""
-    rounds = steady_rounds(trials)
-    return statistics.median(rounds) if rounds else None
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -98,35 +95,29 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def ratio(trials: Mapping[str, Sequence[Trial]], variant: str, to: str) -> float | None:
-    """Return how many times the other's median round a variant's takes."""
-    own, other = steady_state(trials.get(variant, ())), steady_state(trials.get(to, ()))
-    return None if own is None or not other else own / other
-
-
-def ratios_by_repeat(
-    trials: Mapping[str, Sequence[Trial]], variant: str, to: str
-) -> list[float | None]:
-    """Return the ratio within each repeat, whose runs were neighbours in time."""
-    pairs = zip(trials.get(variant, ()), trials.get(to, ()), strict=False)
-    return [ratio({variant: [own], to: [other]}, variant, to) for own, other in pairs]
+def ratios(trials: Mapping[str, Trial], variant: str, to: str) -> list[float]:
+    """Return how many times the other's round a variant's takes, turn by turn."""
+    own, other = trials.get(variant), trials.get(to)
+    if own is None or other is None or own.error or other.error:
+        return []
+    return [a / b for a, b in zip(own.steady, other.steady, strict=True)]
 
 
 def verdicts(report: WorkloadReport) -> list[str]:
     """Say for each target whether it is met."""
     lines = []
     for other, target, exact in ((REFERENCE, report.target, True), (PLAIN_FLOWER, 1.0, False)):
-        value = ratio(report.trials, OURS, other)
-        name = LABELS[other].split(",")[0]
-        wanted = f"at most {target:.2f}x" if exact else "less than 1x"
-        if value is None:
-            lines.append(f"- {report.name}, fedsuite on ray against {name}: **not measured**")
+        found = ratios(report.trials, OURS, other)
+        line = f"- {report.name}, fedsuite on ray against {LABELS[other].split(',')[0]}: "
+        if not found:
+            lines.append(f"{line}**not measured**")
             continue
+        value, (low, high) = statistics.median(found), quartiles(found)
         met = value <= target if exact else value < target
-        each = ", ".join(_number(r) for r in ratios_by_repeat(report.trials, OURS, other))
+        wanted = f"at most {target:.2f}x" if exact else "less than 1x"
         lines.append(
-            f"- {report.name}, fedsuite on ray against {name}: {value:.2f}x (by repeat: {each}), "
-            f"target {wanted}: **{'met' if met else 'missed'}**"
+            f"{line}{value:.2f}x (quartiles {low:.2f} to {high:.2f}), target {wanted}: "
+            f"**{'met' if met else 'missed'}**"
         )
     return lines
 
@@ -140,50 +131,58 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def rounds_table(report: WorkloadReport) -> str:
     """Write a workload's main table."""
     header = ["variant", "median s/round", "quartiles", "x (b)", "start-up s", "first round s"]
-    header += ["teardown s", "peak MB", "final accuracy"]
+    header += ["teardown s", "peak MB", "final accuracy", "final loss"]
     return table(header, [_row(report, variant) for variant in report.trials])
 
 
 def _row(report: WorkloadReport, variant: str) -> list[str]:
-    good = [trial for trial in report.trials[variant] if not trial.error]
-    median = steady_state(good)
-    if median is None:
-        return [LABELS[variant], "failed", *["-"] * 7]
-    low, high = quartiles(steady_rounds(good))
+    trial = report.trials[variant]
+    if trial.error:
+        return [LABELS[variant], "failed", *["-"] * 8]
+    low, high = quartiles(trial.steady)
+    found = ratios(report.trials, variant, REFERENCE)
     return [
         LABELS[variant],
-        _seconds(median),
-        f"{_seconds(low)}-{_seconds(high)}",
-        _number(ratio(report.trials, variant, REFERENCE)),
-        _middle(good, lambda trial: trial.startup),
-        _middle(good, lambda trial: trial.rounds[0].seconds),
-        _middle(good, lambda trial: trial.teardown),
-        f"{max(trial.peak_bytes for trial in good) / MEGABYTE:,.0f}",
-        f"{statistics.median(trial.rounds[-1].accuracy for trial in good):.4f}",
+        f"{statistics.median(trial.steady):.3f}",
+        f"{low:.3f}-{high:.3f}",
+        f"{statistics.median(found):.2f}" if found else "-",
+        f"{trial.startup:.1f}",
+        f"{trial.rounds[0].seconds:.1f}",
+        f"{trial.teardown:.1f}",
+        f"{trial.peak_bytes / MEGABYTE:,.0f}",
+        f"{trial.rounds[-1].accuracy:.4f}",
+        f"{trial.rounds[-1].loss:.4f}",
     ]
 
 
 def breakdown_table(report: WorkloadReport) -> str:
-    """Write where the suite's rounds spend their time."""
-    rows = []
-    for variant, trials in report.trials.items():
-        parts = [trial.breakdown for trial in trials if trial.breakdown is not None]
-        if parts:
-            columns = ("wall", "busiest_node", "rest", "all_clients", "between_rounds")
-            medians = [statistics.median(getattr(part, name) for part in parts) for name in columns]
-            rows.append([LABELS[variant], *map(_seconds, medians)])
+    """Write where the suite's rounds spend their time: medians of the steady rounds."""
     header = ("engine", "s/round", "busiest node trains", "rest", "all clients train", "between")
-    return table(header, rows)
+    rows = [
+        [LABELS[variant], *(f"{seconds:.3f}" for seconds in breakdown(trial))]
+        for variant, trial in report.trials.items()
+        if trial.training
+    ]
+    return table(header, rows) if rows else ""
+
+
+def breakdown(trial: Trial) -> list[float]:
+    """Return the medians of a round, its training, what is left, all training, and between."""
+    parts = trial.training[1:]
+    rests = [s - part.busiest_node for s, part in zip(trial.steady, parts, strict=True)]
+    columns = [trial.steady, [part.busiest_node for part in parts], rests]
+    columns += [[part.all_clients for part in parts], trial.between or [0.0]]
+    return [statistics.median(column) for column in columns]
 
 
 def evaluation_note(report: WorkloadReport) -> str:
     """Say what the test evaluation alone costs the plain loops."""
     parts = []
     for variant in ("a", "b"):
-        rows = [row for t in report.trials.get(variant, ()) for row in t.rounds[1:]]
-        if rows:
-            seconds = statistics.median(row.evaluate_seconds for row in rows)
-            parts.append(f"{_seconds(seconds)} s in ({variant})")
+        trial = report.trials.get(variant)
+        if trial is not None and not trial.error:
+            seconds = statistics.median(row.evaluate_seconds for row in trial.rounds[1:])
+            parts.append(f"{seconds:.3f} s in ({variant})")
     return f"Evaluation alone takes {' and '.join(parts)}." if parts else ""
 
 
@@ -199,11 +198,10 @@ def steps_table(costs: Sequence[StepCost]) -> str:
 
 
 def failures(report: WorkloadReport) -> list[str]:
-    """Quote what failed trials said."""
+    """Quote what failed variants said."""
     return [
-        f"{LABELS[variant]} failed:\n\n```\n{trial.error}\n```"
-        for variant, trials in report.trials.items()
-        for trial in trials
+        f"{LABELS[variant]} failed.\n\n```\n{trial.error}\n```"
+        for variant, trial in report.trials.items()
         if trial.error
     ]
 
@@ -220,7 +218,7 @@ def markdown(
     for report in timed:
         sections += [f"## {report.name}: {report.title}", report.data, rounds_table(report)]
         sections += [*failures(report), f"### {report.name}: where a round of ours goes"]
-        sections += [BREAKDOWN_NOTE, breakdown_table(report), evaluation_note(report)]
+        sections += [breakdown_table(report), BREAKDOWN_NOTE, evaluation_note(report)]
     for report in reports:
         if report.steps:
             sections += [f"## Local step cost, {report.name}'s model", steps_table(report.steps)]
@@ -232,15 +230,3 @@ BREAKDOWN_NOTE = (
     "aggregation, messages, waiting. *Between* is the time from one round's end to the next one's "
     "start (record, checkpoint), which s/round does not hold."
 )
-
-
-def _middle(trials: Sequence[Trial], value: Callable[[Trial], float]) -> str:
-    return f"{statistics.median(value(trial) for trial in trials):.1f}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.3f}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -1,38 +1,31 @@
 """``make bench``: how fast the suite is, beside plain PyTorch and plain Flower, in one run.
 
-Each repeat runs every variant once, the next repeat in reverse order, so that a machine's moods
-hit all of them alike. A variant is a command of its own; rounds are timed inside it, everything
-else from outside.
+All variants of a workload are alive at the same time and take turns, a round each; rounds are
+timed inside a variant, start-up, teardown and memory from outside. Needs about 10 GB of memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import suite_runs
-from benchmarks.measure import Measured, measure
-from benchmarks.report import LABELS, RoundTime, StepCost, Trial, WorkloadReport, markdown
+from benchmarks.report import LABELS, StepCost, Trial, WorkloadReport, markdown
 from benchmarks.steps import step_costs
+from benchmarks.turns import take_turns
 from benchmarks.workloads import WORKLOADS, Workload, export, provide
 
 PROJECT = Path(__file__).resolve().parent.parent
 MIRROR = PROJECT.parent / "shared" / "data"
-ORDER = ("a", "b", "d", "c", "e")
-ENGINES = {"d": "ray", "e": "inline"}
-BASELINES = {"a": "one-process", "b": "two-processes"}
-TIMEOUT_SECONDS = 3600.0
-LOG_LINES = 30
 
 
 @dataclass(frozen=True)
@@ -40,13 +33,12 @@ class Effort:
     """How much to measure."""
 
     rounds: int
-    repeats: int
     step_repeats: int
     steps: int
 
 
-FULL = Effort(rounds=10, repeats=3, step_repeats=15, steps=50)
-QUICK = Effort(rounds=3, repeats=1, step_repeats=3, steps=10)
+FULL = Effort(rounds=16, step_repeats=15, steps=50)
+QUICK = Effort(rounds=3, step_repeats=3, steps=10)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,12 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
     """Return the report of everything asked for."""
     usual = QUICK if arguments.quick else FULL
-    effort = Effort(
-        arguments.rounds or usual.rounds,
-        arguments.repeats or usual.repeats,
-        usual.step_repeats,
-        usual.steps,
-    )
+    effort = Effort(arguments.rounds or usual.rounds, usual.step_repeats, usual.steps)
     notes = [f"load average before: {_load()}"]
     reports = []
     for name in arguments.workloads:
@@ -87,81 +74,42 @@ def _measure_workload(
 ) -> WorkloadReport:
     mirror = arguments.data_root.expanduser().absolute()
     root, source = provide(workload, mirror, folder / "data", arguments.quick)
-    if root != mirror:
-        os.environ["FEDSUITE_CACHE"] = str(folder / "cache")
-    shape = export(workload, root, effort.rounds, folder / "job")
-    trials: dict[str, list[Trial]] = {key: [] for key in LABELS if key in arguments.variants}
-    for repeat in range(effort.repeats):
-        for variant in ORDER[:: 1 if repeat % 2 == 0 else -1]:
-            if variant in trials:
-                _say(f"{workload.name}, repeat {repeat + 1} of {effort.repeats}: {LABELS[variant]}")
-                place = folder / f"{variant}{repeat}"
-                trials[variant].append(run_variant(variant, workload, root, effort.rounds, place))
+    job, settings = folder / "job", workload.settings(root, effort.rounds)
+
+    def say(text: str) -> None:
+        print(f"{workload.name}: {text}", file=sys.stderr, flush=True)
+
+    trials: dict[str, Trial] = {}
+    idle = 0.0
     steps: list[StepCost] = []
-    if not arguments.no_steps:
-        _say(f"{workload.name}: local step cost")
-        place = folder / "steps"
-        steps = step_costs(workload, root, place, effort.steps, effort.step_repeats)
+    with _cache(None if root == mirror else folder / "cache"):
+        shape = export(workload, root, effort.rounds, job)
+        if arguments.variants:
+            variables = _variables(folder.parent)
+            trials, idle = take_turns(arguments.variants, settings, job, folder, variables, say)
+        if not arguments.no_steps:
+            say("local step cost")
+            steps = step_costs(workload, root, folder / "steps", effort.steps, effort.step_repeats)
     title = f"{workload.title}, {effort.rounds} rounds"
-    data = f"{source[:1].upper()}{source[1:]}: {shape}."
+    data = (
+        f"{source[:1].upper()}{source[1:]}: {shape}. While they wait for their turns, all variants "
+        f"together take {idle:.0%} of one core."
+    )
     return WorkloadReport(workload.name, title, data, workload.target, trials, steps)
 
 
-def run_variant(variant: str, workload: Workload, root: Path, rounds: int, folder: Path) -> Trial:
-    """Run one variant once, in a folder of its own that is removed afterwards."""
-    folder.mkdir()
-    job, output, log = folder.parent / "job", folder / "rounds.json", folder / "log"
-    variables = _variables(folder)
-    if variant in ENGINES:
-        settings = workload.settings(root, rounds)
-        trial = _run_suite(ENGINES[variant], settings, folder / "run", log, variables)
-    else:
-        how = ["baseline", BASELINES[variant]] if variant in BASELINES else ["plain_flower"]
-        command = [sys.executable, "-m", f"benchmarks.{how[0]}", *how[1:], str(job), str(output)]
-        measured = measure(command, log, variables, TIMEOUT_SECONDS)
-        rows = json.loads(output.read_text()) if output.exists() else []
-        trial = _trial(measured, rows, rounds, log)
-    shutil.rmtree(folder, ignore_errors=True)
-    return trial
-
-
-def _run_suite(
-    engine: str, settings: dict[str, str], run: Path, log: Path, variables: dict[str, str]
-) -> Trial:
-    watch = suite_runs.HistoryWatch(run)
-    command = suite_runs.command(engine, settings, run)
-    measured = measure(command, log, variables, TIMEOUT_SECONDS, watch.look)
-    rows = watch.rounds()
-    expected = int(settings["num-rounds"])
-    parts = None
-    if len(rows) == expected:
-        parts = suite_runs.breakdown(run, watch.seen, suite_runs.NODES[engine])
-    return _trial(measured, rows, expected, log, parts)
-
-
-def _trial(
-    measured: Measured,
-    rows: Sequence[dict[str, float]],
-    expected: int,
-    log: Path,
-    breakdown: suite_runs.Breakdown | None = None,
-) -> Trial:
-    times = [
-        RoundTime(
-            int(row["round"]),
-            row["seconds"],
-            row["ended"],
-            row["accuracy"],
-            row.get("evaluate_seconds", 0.0),
-        )
-        for row in rows
-    ]
-    error = ""
-    if measured.status != 0 or len(times) != expected:
-        tail = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        error = "\n".join([f"exit status {measured.status}, {len(times)} rounds", *tail])
-        _say(error)
-    return Trial(measured.started, measured.ended, measured.peak_bytes, times, breakdown, error)
+@contextmanager
+def _cache(folder: Path | None) -> Iterator[None]:
+    """Keep arrays made of temporary data out of the user's cache."""
+    before = os.environ.get("FEDSUITE_CACHE")
+    if folder is not None:
+        os.environ["FEDSUITE_CACHE"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("FEDSUITE_CACHE", None)
+        if before is not None:
+            os.environ["FEDSUITE_CACHE"] = before
 
 
 def describe_machine() -> list[str]:
@@ -172,14 +120,17 @@ def describe_machine() -> list[str]:
         f"Python {platform.python_version()}, {versions}",
         "threads: (a) 2; (b) 1 in each worker; (c) and fedsuite 1 in each client; to evaluate, "
         "(a) and (b) take 1 or 2, whichever is quicker, (c) and fedsuite what they take by default",
+        "images: (a), (b) and fedsuite hold them channels-last; (c)'s DataLoader stacks each batch "
+        "anew as contiguous NCHW, and that slower layout is part of what (c) costs",
         "peak memory: private memory of the whole process tree, shared memory once",
     ]
 
 
 def _how(effort: Effort, quick: bool) -> str:
     text = (
-        f"{effort.repeats} x {effort.rounds} rounds; median s/round is over all rounds but the "
-        "first of each run; (c)'s first round holds the start of Ray, the others' start-up does"
+        f"{effort.rounds} rounds, the variants taking turns round by round; medians are without "
+        "the first round; x (b) is the median of the ratios of rounds of the same turn; (c)'s "
+        "first round holds the start of Ray, fedsuite's start-up does"
     )
     return text + (". **Quick run with fewer rows: not a measurement.**" if quick else "")
 
@@ -195,26 +146,21 @@ def _load() -> str:
     return ", ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def _variables(folder: Path) -> dict[str, str]:
+def _variables(temporary: Path) -> dict[str, str]:
     """Let children find the project, and keep all they write temporarily in our own folder."""
     paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "PYTHONPATH": os.pathsep.join(paths),
-        "TMPDIR": str(folder.parent.parent),
+        "TMPDIR": str(temporary),
         "FLWR_TELEMETRY_ENABLED": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds and rows: a smoke run")
-    parser.add_argument("--rounds", type=_at_least_two, help="rounds of each run (10)")
-    parser.add_argument("--repeats", type=int, help="runs of each variant (3)")
+    parser.add_argument("--rounds", type=_at_least_two, help="rounds of each variant (16)")
     parser.add_argument("--data-root", type=Path, default=MIRROR, help=f"parquet ({MIRROR})")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))

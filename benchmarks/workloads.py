@@ -113,10 +113,7 @@ def export(workload: Workload, data_root: Path, rounds: int, folder: Path) -> st
     """Write the suite's own rows and split as plain arrays; return a word on their shape."""
     config = workload.config(data_root, rounds)
     task = open_task(config.task)
-    x = task.dataset.x
-    if task.shape.kind == "image":
-        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
-    save_arrays(folder, x, task.dataset.y, task.split.train, task.split.test)
+    save_arrays(folder, task.dataset.x, task.dataset.y, task.split.train, task.split.test)
     Job(
         model=config.model,
         model_seed=seeds.integer(config.seed, "model"),

@@ -142,16 +142,14 @@ class Client(NumPyClient):
         optimizer = make_optimizer(
             how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay
         )
-        total = torch.zeros((), device=model.device)
-        steps = 0
+        losses: list[torch.Tensor] = []
         for epoch in self.schedule:
             for x, y in self.batches(epoch):
-                total += self.gradients(x, y)
+                losses.append(self.gradients(x, y))
                 self.correct()
                 optimizer.step(lr)
-                steps += 1
             self.end_epoch()
-        return {"steps": steps, "loss": total.item() / max(steps, 1)}
+        return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
 
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:
@@ -171,9 +169,8 @@ class Client(NumPyClient):
         for chunk in _chunks(plan):
             x, y = self.site.task.rows(np.concatenate(chunk))
             x, y = x.to(self.model.device), y.to(self.model.device)
-            ends = np.cumsum([len(batch) for batch in chunk]).tolist()
-            for start, end in zip([0, *ends], ends, strict=False):
-                yield x[start:end], y[start:end]
+            sizes = [len(batch) for batch in chunk]
+            yield from zip(x.split(sizes), y.split(sizes), strict=True)
 
     def score(self) -> tuple[float, int, dict[str, Any]]:
         """Score the model as it stands on this client's own test rows."""

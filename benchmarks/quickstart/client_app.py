@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from benchmarks.job import Rows, open_job
+from benchmarks.job import Rows, as_input, open_job
 
 from .task import train as train_fn
 
@@ -18,7 +18,8 @@ app = ClientApp()
 @cache
 def load_rows(folder: str, client: int) -> Rows:
     """Return a client's tensors, kept by the process."""
-    return open_job(Path(folder))[1].client(client)
+    x, y = open_job(Path(folder))[1].client(client)
+    return as_input(x), y
 
 
 @app.train()

@@ -9,7 +9,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from benchmarks.job import RoundLog, open_job
+from benchmarks.gate import own_gate
+from benchmarks.job import RoundLog, as_input, open_job
 
 from .task import test
 
@@ -18,20 +19,22 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run all rounds; a round lasts from one evaluation's end to the next one's."""
+    """Run all rounds; a round lasts from its turn to the end of its evaluation."""
     job, data = open_job(Path(str(context.run_config["job"])))
     log = RoundLog(Path(str(context.run_config["output"])))
-    rows, clients = data.test(), len(data.parts)
-    ended = time.perf_counter()
+    (x, y), clients = data.test(), len(data.parts)
+    gate, started = own_gate(), time.perf_counter()
 
     def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord:
-        nonlocal ended
+        nonlocal started
         model = job.build_model()
         model.load_state_dict(arrays.to_torch_state_dict())
-        accuracy = test(model, rows)
-        before, ended = ended, time.perf_counter()
+        accuracy, loss = test(model, (as_input(x), y))
         if number:
-            log.add(number, ended - before, accuracy)
+            log.add(number, time.perf_counter() - started, accuracy, loss)
+        if number < job.rounds:
+            gate.wait(number + 1)
+        started = time.perf_counter()
         return MetricRecord({"accuracy": accuracy})
 
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)

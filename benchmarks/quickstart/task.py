@@ -43,11 +43,14 @@ def batches(rows: Rows, job: Job) -> Iterator[Rows]:
             yield batch
 
 
-def test(model: nn.Module, rows: Rows) -> float:
-    """Return the share of rows the model gets right."""
+def test(model: nn.Module, rows: Rows) -> tuple[float, float]:
+    """Return the share of rows the model gets right, and its mean loss."""
+    criterion = nn.CrossEntropyLoss(reduction="sum")
     model.eval()
-    correct = 0
+    correct, loss = 0, 0.0
     with torch.no_grad():
         for x, y in DataLoader(TensorDataset(*rows), batch_size=128):
-            correct += int((model(x).argmax(1) == y).sum())
-    return correct / len(rows[1])
+            logits = model(x)
+            correct += int((logits.argmax(1) == y).sum())
+            loss += criterion(logits, y).item()
+    return correct / len(rows[1]), loss / len(rows[1])

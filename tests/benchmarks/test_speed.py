@@ -19,7 +19,8 @@ from benchmarks.measure import Watched
 from benchmarks.report import RoundTime, StepCost, Trial, WorkloadReport
 from benchmarks.suite_runs import Training
 from benchmarks.turns import START, turn_order
-from benchmarks.workloads import W2, export, provide
+from benchmarks.workloads import W1, W2, export, provide
+from tasks.task import open_task
 
 
 def trial(seconds: list[float], error: str = "", training: Sequence[Training] = ()) -> Trial:
@@ -27,7 +28,7 @@ def trial(seconds: list[float], error: str = "", training: Sequence[Training] = 
     clock, rows = 102.0, []
     for number, length in enumerate(seconds, start=1):
         back = clock + length + 0.5 if number < len(seconds) else None
-        rows.append(RoundTime(number, length, number / 10, went=clock, back=back))
+        rows.append(RoundTime(number, length, number / 10, 1 / number, went=clock, back=back))
         clock += length + (0.5 if back else 3.0)
     return Trial(100.0, 102.0, clock, 5_000_000, rows, training, error)
 
@@ -67,7 +68,7 @@ def test_table_says_medians_and_names_a_failed_variant() -> None:
     page = workload(a=trial([9, 1], error="died"), b=trial([8, 2, 4]))
     lines = report.rounds_table(page).splitlines()
     assert lines[2].split(" | ")[1] == "failed"
-    own = "| 3.000 | 2.500-3.500 | 1.00 | 2.0 | 8.0 | 3.0 | 5 | 0.3000 |"
+    own = "| 3.000 | 2.500-3.500 | 1.00 | 2.0 | 8.0 | 3.0 | 5 | 0.3000 | 0.3333 |"
     assert lines[3] == f"| {report.LABELS['b']} {own}"
     steps = report.steps_table([StepCost("x", 0.0015, 1.25), StepCost("y", error="no | way")])
     assert steps.splitlines()[2:] == ["| x | 1.500 | 1.25 |", "| y | failed | no / way |"]
@@ -92,6 +93,17 @@ def test_clients_are_dealt_largest_first_to_the_least_loaded() -> None:
     assert baseline.deal([1, 7, 5, 4, 3], 2) == [[1, 4], [2, 3, 0]]
 
 
+def test_baselines_get_images_in_the_suites_own_memory_layout(tmp_path: Path) -> None:
+    small = dataclasses.replace(W1, num_clients=2, train_rows=200, test_rows=50)
+    root, _ = provide(small, tmp_path / "nowhere", tmp_path / "data", False)
+    export(small, root, 2, tmp_path / "job")
+    job, data = open_job(tmp_path / "job")
+    task = open_task(small.config(root, 2).task)
+    ours, _ = task.rows(task.split.train[0][:8])
+    theirs, _ = next(iter(baseline.batches(data.client(0), job)))
+    assert theirs[:8].shape == ours.shape and theirs[:8].stride() == ours.stride()
+
+
 def test_average_weighs_by_samples() -> None:
     states = [{"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 8.0])}]
     assert baseline.average(states, [3, 1])["w"].tolist() == [1.0, 5.0]
@@ -99,8 +111,8 @@ def test_average_weighs_by_samples() -> None:
 
 def test_the_suites_rounds_are_read_without_their_wait_for_the_turn(tmp_path: Path) -> None:
     history = [
-        {"round": 0, "wall_seconds": 30.0, "accuracy": 0.1},
-        {"round": 1, "wall_seconds": 9.0, "gate_seconds": 7.0, "accuracy": 0.2},
+        {"round": 0, "wall_seconds": 30.0, "accuracy": 0.1, "loss": 2.0},
+        {"round": 1, "wall_seconds": 9.0, "gate_seconds": 7.0, "accuracy": 0.2, "loss": 1.5},
     ]
     clients = [
         {"round": 1, "phase": "train", "client": c, "num_examples": n, "seconds": s}
@@ -109,7 +121,8 @@ def test_the_suites_rounds_are_read_without_their_wait_for_the_turn(tmp_path: Pa
     for name, rows in (("history", history), ("clients", clients)):
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         (tmp_path / f"{name}.jsonl").write_text(text)
-    assert suite_runs.rounds(tmp_path) == [{"round": 1, "seconds": 2.0, "accuracy": 0.2}]
+    expected = {"round": 1, "seconds": 2.0, "accuracy": 0.2, "loss": 1.5}
+    assert suite_runs.rounds(tmp_path) == [expected]
     assert suite_runs.training(tmp_path, 2) == [Training(3.5, 6.5)]
     assert suite_runs.training(tmp_path, 1) == [Training(6.5, 6.5)]
 
@@ -120,9 +133,10 @@ def test_a_gate_holds_a_round_until_it_is_opened(tmp_path: Path) -> None:
     thread.start()
     while gate.arrived(tmp_path, 4) is None:
         time.sleep(0.01)
-    assert gate.arrived(tmp_path, 5) is None and not waited
+    assert gate.arrived(tmp_path, 5) is None and gate.left(tmp_path, 4) is None and not waited
     gate.open_gate(tmp_path, 4)
     thread.join()
+    assert gate.left(tmp_path, 4) is not None
     assert waited[0] > 0 and gate.Gate(None).wait(4) == 0.0
 
 
