@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
+import time
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -13,15 +16,33 @@ from fedsuite.record import read_document
 from fedsuite.training import run
 
 app = ServerApp()
+WATCH_SECONDS = 0.5
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run one experiment and say where its results are."""
     log_to_stdout()
+    end_with_parent()
     folder = run(parse(context.run_config), grid, engine="flower")
     summary = read_document(folder / "summary.json")
     print(f"{summary['status']}: accuracy {summary['final_accuracy']}, results in {folder}")
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone: nobody waits for the run any more.
+
+    Flower's simulation would train on to the last round, and hold the run's folder against a
+    resume. Ending at once is safe, since the record survives a crash at any moment.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def log_to_stdout() -> None:

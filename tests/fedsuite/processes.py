@@ -50,6 +50,20 @@ def kill_when(
     return running
 
 
+def kill_alone(process: subprocess.Popen[bytes], seconds: float = 30) -> list[psutil.Process]:
+    """Kill -9 the command only; return which Flower processes and workers outlive it.
+
+    Ray's own agents end too, in their own time.
+    """
+    names = ("flwr", "flower", "ClientApp")
+    below = psutil.Process(process.pid).children(recursive=True)
+    family = [p for p in below if any(n in f"{p.name()} {p.cmdline()}" for n in names)]
+    process.kill()
+    process.wait()
+    _, left = psutil.wait_procs(family, timeout=seconds)
+    return [member for member in left if member.is_running() and member.status() != "zombie"]
+
+
 def kill_tree(process: subprocess.Popen[bytes]) -> None:
     """Kill -9 a process and everything below it, all at once."""
     try:

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,18 @@ def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path)
     status, out = processes.finish(["resume", "early"], tmp_path)
     assert status == 0, out
     assert read_document(config.parent / "summary.json")["status"] == "finished"
+
+
+def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path) -> None:
+    history = tmp_path / "runs" / "orphan" / "history.jsonl"
+    process = processes.start(["run", "fedavg", *SETTINGS, "--name", "orphan"], tmp_path)
+    deadline = time.monotonic() + 120
+    while processes.lines_in(history) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes.kill_alone(process) == []
+    status, out = processes.finish(["resume", "orphan", "--engine", "inline"], tmp_path)
+    assert status == 0, out
+    assert model_of(tmp_path, "orphan") == undisturbed
 
 
 def test_a_failed_run_on_ray_returns_the_clients_traceback(tmp_path: Path) -> None:
