@@ -30,7 +30,7 @@ class FedAdwClient(Client):
         weights, learnt = self._mix(model, config, self.site.round)
         metrics = learnt | self.train(config["lr"])
         update = self.model.vector() - model
-        if config["adaptive"]:
+        if config["adaptive"] and np.isfinite(update).all():
             times = np.array([learnt["ala-epochs"]], np.float32)
             self.site.state.update(
                 {"model": self.model.vector(), "weights": weights, "learnt": times}

@@ -46,7 +46,7 @@ class FedBacClient(Client):
         model, momentum = parameters
         cosine = float(cosines(update[None], momentum)[0])
         past = self.site.state.load().get("cosines", np.zeros(0))
-        if momentum.any():
+        if momentum.any() and np.isfinite(cosine):
             past = np.append(past, cosine)[-int(config["history"]) :]
         self.site.state.update({"cosines": past})
         return {

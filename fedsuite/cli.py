@@ -163,18 +163,17 @@ def _start(config: RunConfig, arguments: argparse.Namespace) -> int:
     from fedsuite.client_app import pick_device
     from fedsuite.progress import follow, show
     from fedsuite.ray_engine import failure
-    from fedsuite.record import default_name, run_folder
+    from fedsuite.record import default_name, refuse_existing, run_folder
     from fedsuite.training import prepare
 
     console = Console()
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = run_folder(config)
-    if not config.resume and (folder / "config.json").exists():
-        raise UserError(
-            f"The run '{config.run_name}' exists already in {folder.parent}. Choose another --name,"
-            f" go on with it by `fedsuite resume {config.run_name}`, or delete {folder}."
-        )
+    if config.resume:
+        (folder / "summary.json").unlink(missing_ok=True)
+    else:
+        refuse_existing(folder)
     pick_device(config.device)
     prepare(config)
     console.print(

@@ -178,6 +178,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raw = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"There is no file '{path}'.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"'{path}' cannot be read: {error}.") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"'{path}' is not valid TOML: {error}.") from None
     flat: dict[str, Any] = {}

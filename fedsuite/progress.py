@@ -31,22 +31,20 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
         TimeElapsedColumn(),
         TextColumn("{task.fields[numbers]}"),
     )
-    first = len(read_lines(folder / "history.jsonl"))
-    shown = 0
+    shown = len(read_lines(folder / "history.jsonl"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         job = bar.add_task("starting", total=rounds, numbers="")
         running = True
         while running:
             running = alive(POLL_SECONDS)
             history = read_lines(folder / "history.jsonl")
-            if len(history) == shown:
-                continue
+            for count in range(shown + 1, len(history) + 1):
+                last = history[count - 1]
+                numbers = describe(last, seconds_left(history[:count], rounds))
+                bar.update(job, description="round", completed=last["round"], numbers=numbers)
+                if not console.is_terminal:
+                    console.print(f"round {last['round']}/{rounds}  {numbers}", highlight=False)
             shown = len(history)
-            last = history[-1]
-            numbers = describe(last, seconds_left(history, rounds))
-            bar.update(job, description="round", completed=last["round"], numbers=numbers)
-            if not console.is_terminal and shown > min(first, shown - 1):
-                console.print(f"round {last['round']}/{rounds}  {numbers}", highlight=False)
 
 
 def describe(row: Mapping[str, Any], left: float | None) -> str:
@@ -66,7 +64,7 @@ def describe(row: Mapping[str, Any], left: float | None) -> str:
 
 def seconds_left(history: Sequence[Mapping[str, Any]], rounds: int) -> float | None:
     """Estimate the time left from the median of the last rounds."""
-    recent = sorted(row["wall_seconds"] for row in history if row["round"] > 0)[-9:]
+    recent = sorted([row["wall_seconds"] for row in history if row["round"] > 0][-9:])
     if not recent:
         return None
     return float(recent[len(recent) // 2] * (rounds - history[-1]["round"]))

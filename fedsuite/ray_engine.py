@@ -27,6 +27,7 @@ from fedsuite.record import read_document, run_folder
 from fedsuite.settings import UserError
 
 CONNECTION = "fedsuite"
+COMMAND_PID = "FEDSUITE_COMMAND_PID"
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
 PR_SET_PDEATHSIG = 1
@@ -173,6 +174,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _environment(home: Path) -> dict[str, str]:
     quiet = {
         "FLWR_HOME": str(home),
+        COMMAND_PID: str(os.getpid()),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",

@@ -44,14 +44,11 @@ class RunRecord:
     def create(cls, config: RunConfig, facts: Mapping[str, Any]) -> RunRecord:
         """Make a new run's folder and write its settings."""
         folder = run_folder(config)
-        if (folder / "config.json").exists():
-            raise UserError(
-                f"The run '{config.run_name}' exists already in {folder.parent}. Choose another "
-                f"name, go on with it by `fedsuite resume {config.run_name}`, or delete {folder}."
-            )
+        refuse_existing(folder)
         folder.mkdir(parents=True, exist_ok=True)
         record = cls(folder)
         record._acquire()
+        refuse_existing(folder)
         document = config.flat() | {"run-id": uuid.uuid4().hex, META: dict(facts)}
         write_json(folder / "config.json", document)
         record._open()
@@ -133,11 +130,21 @@ def run_folder(config: RunConfig) -> Path:
     return Path(config.results_dir).expanduser().absolute() / config.run_name
 
 
+def refuse_existing(folder: Path) -> None:
+    """Never write over a run, nor into one that began while we waited for its lock."""
+    if (folder / "config.json").exists():
+        raise UserError(
+            f"The run '{folder.name}' exists already in {folder.parent}. Choose another name, go "
+            f"on with it by `fedsuite resume {folder}`, or delete that folder."
+        )
+
+
 def default_name(config: RunConfig) -> str:
     """Make a name that tells runs apart."""
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
     algo = registry.namespace(config.algo)
-    return f"{algo}-{config.dataset}-{config.partition}-s{config.seed}-{moment}"
+    unique = uuid.uuid4().hex[:4]
+    return f"{algo}-{config.dataset}-{config.partition}-s{config.seed}-{moment}-{unique}"
 
 
 def find_run(name: str, results_dir: str) -> Path:

@@ -7,11 +7,13 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.config import parse
+from fedsuite.ray_engine import COMMAND_PID
 from fedsuite.record import read_document
 from fedsuite.training import run
 
@@ -23,22 +25,24 @@ WATCH_SECONDS = 0.5
 def main(grid: Grid, context: Context) -> None:
     """Run one experiment and say where its results are."""
     log_to_stdout()
-    end_with_parent()
+    end_with_command()
     folder = run(parse(context.run_config), grid, engine="flower")
     summary = read_document(folder / "summary.json")
     print(f"{summary['status']}: accuracy {summary['final_accuracy']}, results in {folder}")
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone: nobody waits for the run any more.
+def end_with_command() -> None:
+    """End this process when the ``fedsuite`` command that started it is gone.
 
     Flower's simulation would train on to the last round, and hold the run's folder against a
     resume. Ending at once is safe, since the record survives a crash at any moment.
     """
-    parent = os.getppid()
+    command = os.environ.get(COMMAND_PID)
+    if not command:
+        return
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while Path(f"/proc/{command}").exists() or not Path("/proc/self").exists():
             time.sleep(WATCH_SECONDS)
         os._exit(1)
 

@@ -101,7 +101,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
         if kind is float:
             return float(value)
         return str(value).lower() if isinstance(value, bool) else str(value)
-    except (ValueError, KeyError, OverflowError):
+    except (ValueError, KeyError, OverflowError, TypeError):
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise UserError(f"{key} = '{value}' is not possible: it takes {wanted}.") from None
 

@@ -21,7 +21,15 @@ from torch import nn
 from fedsuite import registry, seeds
 from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.config import RunConfig, params_of
-from fedsuite.record import RunRecord, default_name, facts, read_config, run_folder
+from fedsuite.record import (
+    META,
+    RunRecord,
+    default_name,
+    facts,
+    read_config,
+    read_document,
+    run_folder,
+)
 from fedsuite.settings import UserError
 from fedsuite.summary import rounds_to_target, summarise
 from fedsuite.vector import FlatModel, Vector, best_device, to_numpy
@@ -209,6 +217,12 @@ def _open_record(config: RunConfig, task: Task, engine: str) -> tuple[RunRecord,
     if not config.resume:
         return RunRecord.create(config, facts(config, engine, task.split.fingerprint)), None
     folder = run_folder(config)
+    recorded = read_document(folder / "config.json")[META]["split-fingerprint"]
+    if recorded != task.split.fingerprint:
+        raise UserError(
+            f"The run in {folder} was divided as {recorded}, but the data here divides as "
+            f"{task.split.fingerprint}: the data or a library has changed. Start a new run."
+        )
     checkpoint = load_checkpoint(folder)
     last_round = checkpoint.round if checkpoint is not None else -1
     return RunRecord.reopen(folder, last_round), checkpoint

@@ -151,7 +151,7 @@ def read_result(content: RecordDict, client: int) -> Result:
 def clients_in(content: RecordDict) -> set[int]:
     """Return the client ids a reply speaks for."""
     names = [name.split(".", 1) for name in content if "." in name]
-    return {int(number) for _, number in names if number.isdigit()}
+    return {int(number) for _, number in names if number.isdecimal()}
 
 
 def _number(name: str, value: Any) -> float:

@@ -6,6 +6,7 @@ usually :meth:`BaseStrategy.aggregate` alone.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -96,6 +97,7 @@ class BaseStrategy(Strategy):
     expects: ClassVar[tuple[str, ...]] = ("update",)
     shares_model: ClassVar[bool] = True
     needs_probe: ClassVar[bool] = False
+    needs_metrics: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, federation: Federation, params: Any = None) -> None:
         self.federation = federation
@@ -201,8 +203,9 @@ class BaseStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask every client to score itself on its own test rows, when that is due."""
-        due = self.federation.personal_eval and server_round % self.federation.eval_every == 0
-        if not due:
+        last = server_round == self.federation.num_rounds
+        due = last or server_round % self.federation.eval_every == 0
+        if not (due and self.federation.personal_eval):
             self._asked = {}
             return []
         self._take(arrays)
@@ -316,11 +319,12 @@ class BaseStrategy(Strategy):
 
     def _check_train(self, result: wire.Result) -> str:
         lengths = self.lengths()
-        missing = [name for name in lengths if name not in result.arrays]
-        if missing:
-            return f"vector '{missing[0]}' is missing"
         if self.buffers.size and self.shares_model:
             lengths["buffers"] = self.buffers.size
+        missing = [name for name in lengths if name not in result.arrays]
+        missing += [name for name in self.needs_metrics if name not in result.metrics]
+        if missing:
+            return f"'{missing[0]}' is missing"
         for name, vector in result.arrays.items():
             if name not in lengths:
                 return f"vector '{name}' was not asked for"
@@ -366,10 +370,13 @@ class BaseStrategy(Strategy):
         return np.stack([result.arrays["buffers"] for result in valid])
 
     def _aggregate(self, round: Round) -> None:
+        before = copy.deepcopy(self.state())
         with np.errstate(over="ignore", invalid="ignore"):
             model = np.asarray(self.aggregate(round), dtype=np.float32)
-        if not np.isfinite(model).all():
+        kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
+        if not all(np.isfinite(array).all() for array in [model, *kept]):
             self._note(f"round {round.number}: the aggregate is not finite; the model stays")
+            self.load_state(before)
             return
         self.model = model
         if self.buffers.size and self.shares_model:

@@ -85,8 +85,11 @@ class FedA4(BaseStrategy):
             self.federation.probe(round.model + update, buffers)
             for update, buffers in zip(round.updates, round.buffers, strict=True)
         ]
-        phi = concentration(np.array([probabilities for probabilities, _ in scores]))
-        accuracy = np.array([right for _, right in scores])
+        probabilities = np.array([mean for mean, _ in scores])
+        sound = np.isfinite(probabilities).all(axis=1)
+        probabilities[~sound] = np.eye(probabilities.shape[1])[0]
+        phi = concentration(probabilities)
+        accuracy = np.where(sound, [right for _, right in scores], 0.0)
         round.per_client |= {"phi": phi, "probe_accuracy": accuracy}
         return phi, accuracy
 

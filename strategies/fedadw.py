@@ -47,6 +47,7 @@ class FedAdw(BaseStrategy):
     """Average by samples less discrepancy."""
 
     Params = FedAdwParams
+    needs_metrics: ClassVar[tuple[str, ...]] = ("discrepancy",)
     summary_line: ClassVar[str] = "adaptive local aggregation and discrepancy weights"
 
     def aggregate(self, round: Round) -> Vector:

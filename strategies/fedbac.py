@@ -37,6 +37,7 @@ class FedBac(BaseStrategy):
     """Aggregation by consensus and reliability."""
 
     Params = FedBacParams
+    needs_metrics: ClassVar[tuple[str, ...]] = ("consensus", "reliability", "accuracy")
     summary_line: ClassVar[str] = "weights by agreement with the momentum and its stability"
 
     def __init__(self, federation: Federation, params: Any = None) -> None:

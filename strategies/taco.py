@@ -147,7 +147,8 @@ class Taco(BaseStrategy):
     def _extrapolated(self) -> Vector:
         if not self.params.correction or not self.previous.size:
             return self.model
-        factor = self.momentum_unit * (1.0 - float(self.alpha.mean()))
+        present = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        factor = self.momentum_unit * (1.0 - float(self.alpha[present].mean()))
         return extrapolate(self.model, self.previous, factor)
 
 
