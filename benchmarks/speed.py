@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 
 from benchmarks.report import LABELS, StepCost, Trial, WorkloadReport, markdown
 from benchmarks.steps import step_costs
@@ -44,13 +45,19 @@ QUICK = Effort(rounds=3, step_repeats=3, steps=10)
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the report and write it where asked."""
     arguments = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="fsb-", ignore_cleanup_errors=True) as folder:
         report = benchmark(arguments, Path(folder))
     print(report)
     if arguments.output:
         arguments.output.write_text(report)
     return 0
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Go on the first signal; a second one must not interrupt the ending of what we started."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def benchmark(arguments: argparse.Namespace, folder: Path) -> str:

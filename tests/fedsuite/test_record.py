@@ -11,6 +11,7 @@ import pytest
 import fedsuite.record
 from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.config import parse
+from fedsuite.progress import seconds_left
 from fedsuite.record import RunRecord, find_run, read_lines, write_atomically
 from fedsuite.settings import UserError
 from fedsuite.summary import detection_rates, rounds_to_target, summarise
@@ -140,3 +141,11 @@ def test_detection_rates_by_hand() -> None:
     tpr, fpr = detection_rates([7, 8, 9], [8, 9, 0], 10)
     assert (tpr, fpr) == (pytest.approx(2 / 3), pytest.approx(1 / 7))
     assert detection_rates([], [1], 10) == (None, None)
+
+
+def test_time_left_follows_the_last_rounds() -> None:
+    """Nine slow rounds long ago do not count: 10 rounds of 1 s are left."""
+    slow = [{"round": n, "wall_seconds": 100.0} for n in range(1, 10)]
+    quick = [{"round": n, "wall_seconds": 1.0} for n in range(10, 31)]
+    assert seconds_left([*slow, *quick], 40) == 10.0
+    assert seconds_left([{"round": 0, "wall_seconds": 5.0}], 40) is None

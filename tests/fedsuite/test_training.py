@@ -224,3 +224,18 @@ def test_nothing_to_resume_is_said(experiment: Experiment) -> None:
 def test_json_lines_are_whole(experiment: Experiment) -> None:
     for line in (experiment() / "history.jsonl").read_text().splitlines():
         assert isinstance(json.loads(line), dict)
+
+
+def test_the_last_round_is_always_scored_by_clients_too(experiment: Experiment) -> None:
+    folder = experiment("local", num_rounds=4, eval_every=3)
+    rounds = [r["round"] for r in read_lines(folder / "history.jsonl") if "personal_mean" in r]
+    assert rounds == [3, 4]
+
+
+def test_a_run_is_not_resumed_on_other_data(experiment: Experiment) -> None:
+    folder = experiment(run_name="moved")
+    config = read_document(folder / "config.json")
+    config["meta"]["split-fingerprint"] = "somebody elses"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="Start a new run"):
+        experiment(run_name="moved", resume=True)

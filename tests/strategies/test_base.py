@@ -15,6 +15,7 @@ from strategies.avg import Avg
 from strategies.base import BaseStrategy, Federation
 from strategies.fedavg import FedAvg, FedAvgParams
 from strategies.fedprox import FedProx
+from strategies.taco import Taco
 
 Vec = list[float]
 
@@ -238,3 +239,21 @@ def test_bytes_are_counted_per_client() -> None:
     one_round(strategy, reply_with(UPDATES), [0, 0])
     assert strategy.outcome.scalars["upload_bytes"] == 24
     assert strategy.outcome.scalars["download_bytes"] == 24
+
+
+def test_a_reply_without_buffers_is_left_out() -> None:
+    strategy = FedAvg(federation())
+    grid = ScriptedGrid(reply_with(UPDATES))
+    vectors = {"model": np.zeros(2, np.float32), "buffers": np.zeros(1, np.float32)}
+    messages = strategy.configure_train(1, wire.write_arrays(vectors), ConfigRecord(), grid)
+    strategy.aggregate_train(1, grid.send_and_receive(messages))
+    assert {row["reason"] for row in strategy.outcome.rows} == {"'buffers' is missing"}
+
+
+def test_a_rejected_round_leaves_no_trace_in_the_strategy() -> None:
+    """Updates of 3e38 overflow TACO's global gradient; the round after is as if it never was."""
+    huge = {c: result(c, [3e38, 3e38], 1, steps=1) for c in range(3)}
+    strategy = Taco(federation(learning_rate=lambda number: 0.01))
+    assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
+    assert "not finite" in strategy.outcome.scalars["note"]
+    assert strategy.gradient.size == 0 and (strategy.alpha == 0.1).all()
