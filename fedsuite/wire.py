@@ -110,10 +110,10 @@ def read_orders(content: RecordDict) -> dict[int, Order]:
     orders = {}
     numbers = cast(list[int], config.pop("clients"))
     for client in numbers:
-        arrays = content.array_records.get(f"arrays.{client}")
-        own = content.config_records.get(f"config.{client}")
+        arrays, own = content.get(f"arrays.{client}"), content.get(f"config.{client}")
         orders[client] = Order(
-            shared | (read_arrays(arrays) if arrays else {}), config | dict(own or {})
+            shared | (read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}),
+            config | (dict(own) if isinstance(own, ConfigRecord) else {}),
         )
     return orders
 
@@ -132,17 +132,20 @@ def write_results(results: list[Result]) -> RecordDict:
 
 
 def read_result(content: RecordDict, client: int) -> Result:
-    """Read one client's result; anything malformed becomes its error."""
-    error = content.config_records.get(f"error.{client}")
-    if error is not None:
+    """Read one client's result; anything malformed becomes its error.
+
+    Records are looked up one by one: Flower's typed views of a content are made anew per access.
+    """
+    error = content.get(f"error.{client}")
+    if isinstance(error, ConfigRecord):
         return Result(client, error=str(error.get("reason", "unknown error")))
-    metrics = content.metric_records.get(f"metrics.{client}")
-    if metrics is None:
+    metrics, vectors = content.get(f"metrics.{client}"), content.get(f"arrays.{client}")
+    if not isinstance(metrics, MetricRecord):
         return Result(client, error="the node's reply has no result for this client")
     if len(metrics) > MAX_METRICS:
         return Result(client, error=f"{len(metrics)} metrics, more than {MAX_METRICS}")
     try:
-        arrays = read_arrays(content.array_records.get(f"arrays.{client}") or ArrayRecord())
+        arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except WireError as problem:
         return Result(client, error=str(problem))
