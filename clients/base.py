@@ -111,6 +111,10 @@ class Client(NumPyClient):
         metrics |= self.describe(update, parameters, config)
         return [update], len(self.site.train_rows), metrics
 
+    def inspect(self, parameters: list[Vector], config: dict[str, Any]) -> dict[str, float]:
+        """Measure what was received, before and outside the timed training; by default nothing."""
+        return {}
+
     def describe(
         self, update: Vector, parameters: list[Vector], config: dict[str, Any]
     ) -> dict[str, float]:

@@ -23,6 +23,14 @@ class FedBacClient(Client):
 
     receives: ClassVar[tuple[str, ...]] = ("model", "momentum")
 
+    def inspect(self, parameters: list[Vector], config: dict[str, Any]) -> dict[str, float]:
+        """Score the received model on the own test rows, or on the training rows if none."""
+        if not config["score-clients"]:
+            return {"accuracy": 0.0}
+        rows = self.site.test_rows if len(self.site.test_rows) else self.site.train_rows
+        self.model.load(parameters[0])
+        return {"accuracy": evaluate(self.model, self.site.task, rows).accuracy}
+
     def fit(
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[list[Vector], int, dict[str, Any]]:
@@ -43,7 +51,7 @@ class FedBacClient(Client):
         self, update: Vector, parameters: list[Vector], config: dict[str, Any]
     ) -> dict[str, float]:
         """Compare an update with the momentum, now and over the last rounds."""
-        model, momentum = parameters
+        momentum = parameters[1]
         cosine = float(cosines(update[None], momentum)[0])
         past = self.site.state.load().get("cosines", np.zeros(0))
         if momentum.any() and np.isfinite(cosine):
@@ -53,7 +61,6 @@ class FedBacClient(Client):
             "cosine": cosine,
             "consensus": float(consensus(np.array(cosine), config["gamma"])),
             "reliability": reliability(past, config["alpha"]),
-            "accuracy": self._accuracy(model) if config["score-clients"] else 0.0,
         }
 
     def correct(self) -> None:
@@ -73,12 +80,6 @@ class FedBacClient(Client):
         penalty = flat(torch.autograd.grad(self.lam * (1.0 - agreement), parameters))
         self.model.grads.copy_(task.detach() + penalty)
         return loss.detach()
-
-    def _accuracy(self, model: Vector) -> float:
-        """Score the received model on the own test rows, or on the training rows if none."""
-        rows = self.site.test_rows if len(self.site.test_rows) else self.site.train_rows
-        self.model.load(model)
-        return evaluate(self.model, self.site.task, rows).accuracy
 
 
 def consensus(cosines: np.ndarray, gamma: float) -> np.ndarray:

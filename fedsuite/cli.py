@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,8 @@ def _add_engine(parser: argparse.ArgumentParser, default: str | None = "ray") ->
         "--engine",
         choices=("inline", "ray"),
         default=default,
-        help="inline: in this process; ray: Flower's simulation (default)",
+        help="inline: in this process; ray: Flower's simulation (default: "
+        + ("ray)" if default else "the engine it ran on)"),
     )
     parser.add_argument(
         "--nodes",
@@ -204,6 +206,7 @@ def _run_here(
 ) -> None:
     """Run inline on a second thread, so that this one can show progress."""
     from fedsuite.inline import run_inline
+    from fedsuite.record import run_folder
 
     errors: list[BaseException] = []
 
@@ -212,18 +215,40 @@ def _run_here(
             run_inline(config, nodes)
         except BaseException as error:
             errors.append(error)
-
-    logging.getLogger("fedsuite").setLevel(logging.ERROR)
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+            logging.getLogger("fedsuite").exception("the run ended")
 
     def alive(seconds: float) -> bool:
         thread.join(seconds)
         return thread.is_alive()
 
-    watch(alive)
+    thread = threading.Thread(target=work, daemon=True)
+    with log_file(run_folder(config) / "run.log"):
+        thread.start()
+        watch(alive)
     if errors and isinstance(errors[0], UserError):
         raise errors[0]
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Send the run's own lines to a file instead of the terminal."""
+    from fedsuite.record import make_folder
+
+    make_folder(path.parent)
+    logger = logging.getLogger("fedsuite")
+    before = logger.level, logger.propagate
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 def read_settings(files: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:

@@ -76,9 +76,12 @@ class Worker:
         number = client.site.client
         torch.manual_seed(seeds.integer(self.config.seed, "torch", client.site.round, number))
         self._load_buffers(client, order)
+        parameters = self._parameters(client, order)
+        seen = client.inspect(parameters, order.config)
         started = time.perf_counter()
-        arrays, count, metrics = client.fit(self._parameters(client, order), order.config)
-        metrics |= {"num-examples": count, "seconds": time.perf_counter() - started}
+        arrays, count, metrics = client.fit(parameters, order.config)
+        seconds = time.perf_counter() - started
+        metrics = {**seen, **metrics, "num-examples": count, "seconds": seconds}
         named = dict(zip(client.outgoing(order.config), arrays, strict=True))
         if "buffers" in order.arrays:
             named["buffers"] = self.model.buffer_vector()

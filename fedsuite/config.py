@@ -140,7 +140,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(f"Unknown key '{key}'. {suggest(key, names)}")
+            raise UserError(f"Unknown key '{key}'. {_own_key(key, values) or suggest(key, names)}")
     config = build(RunConfig, shared)
     algorithm = registry.find(config.algo)
     own = _outside_values(config) | _own_values(registry.namespace(config.algo), values)
@@ -227,6 +227,14 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
             f"algo-settings = '{config.algo_settings}' is not possible: it takes a JSON object "
             "such as '{\"zeta\": 0.1}'."
         ) from None
+
+
+def _own_key(key: str, values: Mapping[str, Any]) -> str:
+    """Say so if an unknown shared key is one of the algorithm's own without its prefix."""
+    algo = str(values.get("algo", "fedavg"))
+    if algo in registry.ALGORITHMS and key in defaults(registry.find(algo).strategy.Params):
+        return f"It is {algo}'s own: write {algo}.{key}."
+    return ""
 
 
 def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fedsuite.plot import line_plot
-from fedsuite.record import META, read_document, read_lines
+from fedsuite.record import META, read_document, read_lines, resume_command
 
 POLL_SECONDS = 0.2
 
@@ -43,7 +43,11 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
                 numbers = describe(last, seconds_left(history[:count], rounds))
                 bar.update(job, description="round", completed=last["round"], numbers=numbers)
                 if not console.is_terminal:
-                    console.print(f"round {last['round']}/{rounds}  {numbers}", highlight=False)
+                    console.print(
+                        f"round {last['round']}/{rounds}  {numbers}",
+                        highlight=False,
+                        soft_wrap=True,
+                    )
             shown = len(history)
 
 
@@ -59,6 +63,8 @@ def describe(row: Mapping[str, Any], left: float | None) -> str:
     parts.append(f"{row['wall_seconds']:.2f} s/round")
     if left is not None:
         parts.append(f"{clock(left)} left")
+    if row.get("note"):
+        parts.append(str(row["note"]))
     return "  ".join(parts)
 
 
@@ -170,7 +176,7 @@ def _unfinished(
     done = history[-1]["round"] if history else 0
     return (
         f"not finished ({done} of {config['num-rounds']} rounds); if nothing is running, "
-        f"`fedsuite resume {folder.name}` goes on"
+        f"`{resume_command(folder)}` goes on"
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from fedsuite.config import RunConfig
-from fedsuite.record import read_document, run_folder
+from fedsuite.record import make_folder, read_document, run_folder
 from fedsuite.settings import UserError
 
 CONNECTION = "fedsuite"
@@ -38,7 +38,7 @@ def run_ray(
 ) -> Path:
     """Run an experiment through ``flwr run``; ``follow`` is called while it goes on."""
     folder = run_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     home = Path(tempfile.mkdtemp(prefix="fedsuite-"))
     try:
         with superlink(home) as link, (folder / "run.log").open("ab") as log:

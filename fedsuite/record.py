@@ -29,6 +29,7 @@ from fedsuite.settings import UserError, suggest
 
 LOCK_WAIT = 15.0
 META = "meta"
+DEFAULT_RESULTS = "runs"
 
 
 class RunRecord:
@@ -45,7 +46,7 @@ class RunRecord:
         """Make a new run's folder and write its settings."""
         folder = run_folder(config)
         refuse_existing(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         record = cls(folder)
         record._acquire()
         refuse_existing(folder)
@@ -130,12 +131,29 @@ def run_folder(config: RunConfig) -> Path:
     return Path(config.results_dir).expanduser().absolute() / config.run_name
 
 
+def make_folder(folder: Path) -> None:
+    """Make a run's folder, or say why that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"results-dir = '{folder.parent}' is not possible: {error.strerror}. Choose a folder "
+            "you may write to."
+        ) from None
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that goes on with a run, from where the user stands."""
+    usual = folder.parent == Path(DEFAULT_RESULTS).absolute()
+    return f"fedsuite resume {folder.name if usual else folder}"
+
+
 def refuse_existing(folder: Path) -> None:
     """Never write over a run, nor into one that began while we waited for its lock."""
     if (folder / "config.json").exists():
         raise UserError(
             f"The run '{folder.name}' exists already in {folder.parent}. Choose another name, go "
-            f"on with it by `fedsuite resume {folder}`, or delete that folder."
+            f"on with it by `{resume_command(folder)}`, or delete that folder."
         )
 
 

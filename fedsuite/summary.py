@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from statistics import pstdev
 from typing import Any
 
 from fedsuite.config import RunConfig
 
+SMOOTHNESS_CHANGES = 20
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -34,6 +37,7 @@ def summarise(
         "final_accuracy": scored[-1] if scored else None,
         "best_accuracy": max(scored, default=None),
         "mean_last5_accuracy": _mean(later[-5:]),
+        "smoothness": smoothness(scored),
         "final_loss": losses[-1] if losses else None,
         "personal_accuracy": last.get("personal_accuracy"),
         "personal_mean": last.get("personal_mean"),
@@ -62,6 +66,13 @@ def rounds_to_target(history: Rows, target: float) -> int | None:
         return None
     reached = (r["round"] for r in history if (r.get("accuracy") or 0.0) >= target)
     return next(reached, None)
+
+
+def smoothness(accuracies: Sequence[float]) -> float | None:
+    """Return the deviation of the last 20 changes from one score to the next; small is smooth."""
+    recent = accuracies[-SMOOTHNESS_CHANGES - 1 :]
+    changes = [after - before for before, after in pairwise(recent)]
+    return pstdev(changes) if changes else None
 
 
 def detection_rates(

@@ -31,7 +31,7 @@ from fedsuite.record import (
     run_folder,
 )
 from fedsuite.settings import UserError
-from fedsuite.summary import rounds_to_target, summarise
+from fedsuite.summary import rounds_to_target, smoothness, summarise
 from fedsuite.vector import FlatModel, Vector, best_device, to_numpy
 from strategies.base import BaseStrategy, Federation, Outcome
 from tasks.evaluation import evaluate, mean_probabilities
@@ -106,6 +106,7 @@ class Server:
         self.test_rows = _test_rows(config, task)
         self.round = 0
         self.empty_rounds = 0
+        self.accuracies = [r["accuracy"] for r in record.history() if "accuracy" in r]
         self.fresh = checkpoint is None
         if checkpoint is not None:
             self.strategy.model, self.strategy.buffers = checkpoint.model, checkpoint.buffers
@@ -126,11 +127,11 @@ class Server:
                 break
             self.round += 1
             self._one_round()
-        if self.strategy.shares_model:
-            self.record.save_model(self._named_tensors())
         trained = [row for row in self.record.history() if row["round"] > 0]
         if trained and not any(row["clients"] for row in trained):
             raise RunFailed(f"no client gave a valid update in any round.\n{self._last_reason()}")
+        if self.strategy.shares_model:
+            self.record.save_model(self._named_tensors())
         return status
 
     def _one_round(self) -> None:
@@ -151,6 +152,9 @@ class Server:
     def _close_round(self, outcome: Outcome, started: float) -> None:
         """Evaluate, record, checkpoint."""
         row: dict[str, Any] = {"round": self.round, **self._global_score(), **outcome.scalars}
+        if "accuracy" in row:
+            self.accuracies.append(row["accuracy"])
+            row["smoothness"] = smoothness(self.accuracies)
         row["wall_seconds"] = time.perf_counter() - started
         self.record.add_round(row, outcome.rows)
         every = self.config.checkpoint_every

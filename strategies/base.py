@@ -22,9 +22,9 @@ from fedsuite import seeds, wire
 from fedsuite.settings import kebab
 from fedsuite.vector import Matrix, Vector, sample_weights, weighted_sum
 from strategies.cohorts import Roster
+from strategies.replies import check_score, check_update, read_replies
 
 log = logging.getLogger("fedsuite")
-MAX_EXAMPLES = 10**9
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,17 @@ class BaseStrategy(Strategy):
 
     def step(self, round: Round, weights: np.ndarray) -> Vector:
         """Move the model by ``server_lr`` times the weighted sum of updates."""
+        return self.advance(round, self.combine(round, weights))
+
+    def combine(self, round: Round, weights: np.ndarray) -> Vector:
+        """Return the weighted sum of updates, and record the weights."""
         round.per_client["weight"] = weights
-        move = weighted_sum(weights, round.updates)
+        return weighted_sum(weights, round.updates)
+
+    def advance(self, round: Round, move: Vector) -> Vector:
+        """Return ``w + server_lr * move``."""
         if self.federation.server_lr != 1.0:
-            move *= np.float32(self.federation.server_lr)
+            move = move * np.float32(self.federation.server_lr)
         return round.model + move
 
     def sample(self, server_round: int) -> list[int]:
@@ -219,7 +226,7 @@ class BaseStrategy(Strategy):
         """Sum up the clients' own scores."""
         if not self._asked:
             return None
-        valid = self._collect(replies, self._check_evaluate, "evaluate")
+        valid = self._collect(replies, check_score, "evaluate")
         if not valid:
             return None
         correct = np.array([r.metrics["correct"] for r in valid])
@@ -295,24 +302,14 @@ class BaseStrategy(Strategy):
         phase: str,
     ) -> list[wire.Result]:
         """Return valid results in client order; count, log and name the others."""
-        results: dict[int, wire.Result] = {}
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            asked = self._asked.get(node, [])
-            if reply.has_error():
-                reason = f"node failed: {reply.error.reason}"
-                results |= {c: wire.Result(c, error=reason) for c in asked}
-                continue
-            for client in asked:
-                results[client] = wire.read_result(reply.content, client)
-            for stranger in sorted(wire.clients_in(reply.content) - set(asked)):
-                self._reject(phase, stranger, f"node {node} was not asked for this client")
+        results, strangers = read_replies(replies, self._asked)
+        for client, reason in strangers:
+            self._reject(phase, client, reason)
         valid = []
-        for client in sorted(c for cohort in self._asked.values() for c in cohort):
-            result = results.get(client, wire.Result(client, error="no reply in time"))
+        for result in results:
             problem = result.error or check(result)
             if problem:
-                self._reject(phase, client, problem)
+                self._reject(phase, result.client, problem)
             else:
                 valid.append(result)
         return valid
@@ -321,29 +318,7 @@ class BaseStrategy(Strategy):
         lengths = self.lengths()
         if self.buffers.size and self.shares_model:
             lengths["buffers"] = self.buffers.size
-        missing = [name for name in lengths if name not in result.arrays]
-        missing += [name for name in self.needs_metrics if name not in result.metrics]
-        if missing:
-            return f"'{missing[0]}' is missing"
-        for name, vector in result.arrays.items():
-            if name not in lengths:
-                return f"vector '{name}' was not asked for"
-            if vector.dtype != np.float32 or vector.shape != (lengths[name],):
-                return (
-                    f"vector '{name}' is {vector.dtype}{list(vector.shape)}, "
-                    f"expected float32[{lengths[name]}]"
-                )
-            if not np.isfinite(vector).all():
-                return f"vector '{name}' has NaN or infinite values"
-        return _check_count(result.metrics)
-
-    def _check_evaluate(self, result: wire.Result) -> str:
-        problem = _check_count(result.metrics)
-        if problem:
-            return problem
-        if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
-            return f"correct = {result.metrics.get('correct')} is not possible"
-        return ""
+        return check_update(result, lengths, self.needs_metrics)
 
     def _round(self, number: int, valid: list[wire.Result]) -> Round:
         arrays = {}
@@ -416,13 +391,6 @@ class BaseStrategy(Strategy):
 def round_half_up(value: float) -> int:
     """Round as people do: 2.5 to 3."""
     return int(np.floor(value + 0.5))
-
-
-def _check_count(metrics: Mapping[str, float]) -> str:
-    count = metrics.get("num-examples", 0)
-    if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
-        return f"num-examples = {count} is not possible"
-    return ""
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights, weighted_sum
+from fedsuite.vector import Vector, sample_weights
 from strategies.base import BaseStrategy, Federation, Round
 
 
@@ -53,11 +53,11 @@ class FedBac(BaseStrategy):
         consensus, reliability = round.metric("consensus"), round.metric("reliability")
         weights = consensus_weights(consensus, reliability, round.num_examples)
         beta = np.float32(self.params.beta)
-        step = weighted_sum(weights, round.updates)
-        self.momentum = beta * self._momentum() + (np.float32(1) - beta) * step
+        move = self.combine(round, weights)
+        self.momentum = beta * self._momentum() + (np.float32(1) - beta) * move
         if self.params.score_clients:
             round.scalars |= couplings(round.metric("accuracy"), reliability, weights)
-        return self.step(round, weights)
+        return self.advance(round, move)
 
     def state(self) -> dict[str, Any]:
         """Return the momentum."""

@@ -65,6 +65,12 @@ def find_source(spec: DatasetSpec, data_root: str) -> Source:
 def _mirror(spec: DatasetSpec, folder: Path) -> Source:
     train = _split_files(folder, "train", spec.train_split)
     test = _split_files(folder, "test", spec.test_split)
+    if spec.test_split and not test:
+        raise UserError(
+            f"'{folder}' has train-*.parquet of {spec.name} but no test-*.parquet"
+            + (f" nor {spec.test_split}-*.parquet" if spec.test_split != "test" else "")
+            + ". Put its test files there too."
+        )
     identity = (str(folder), *(_file_identity(path) for path in train + test))
     return Source("data-root", identity, lambda: _read_mirror(spec, train, test))
 

@@ -176,6 +176,21 @@ def test_what_the_method_saw_is_in_the_record(experiment: Experiment, algo: str)
         assert set(RECORDED[algo]) <= set(row)
 
 
+def test_fedbac_records_its_diagnostics(experiment: Experiment) -> None:
+    folder = experiment("fedbac", num_rounds=3)
+    last = read_lines(folder / "history.jsonl")[-1]
+    wanted = {"reliability_coupling", "contribution_coupling", "fairness_gap", "smoothness"}
+    assert wanted <= set(last)
+    assert read_document(folder / "summary.json")["smoothness"] == last["smoothness"]
+
+
+def test_fedbac_scores_the_received_model_outside_its_time(experiment: Experiment) -> None:
+    """In round 1 everybody scores the same model: the accuracies differ only by the rows."""
+    rows = read_lines(experiment("fedbac", num_rounds=1, num_clients=2) / "clients.jsonl")
+    clients = [row for row in rows if row["phase"] == "train"]
+    assert all(0 <= row["accuracy"] <= 0.5 for row in clients), "an untrained model knows little"
+
+
 def test_taco_scores_both_results(experiment: Experiment) -> None:
     summary = read_document(experiment("taco", num_rounds=3) / "summary.json")
     assert summary["output_accuracy"]["w"] == summary["final_accuracy"]

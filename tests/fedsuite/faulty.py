@@ -28,5 +28,13 @@ class AlwaysFails(Client):
         raise RuntimeError("nobody is home")
 
 
+class NoServer(BaseStrategy):
+    """The server fails before its first round."""
+
+    def __init__(self, federation, params=None):
+        raise RuntimeError("no room for the server")
+
+
 SOME = Algorithm(BaseStrategy, SometimesFails)
 ALL = Algorithm(BaseStrategy, AlwaysFails)
+NO_SERVER = Algorithm(NoServer, Client)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.cli import main, read_settings
-from fedsuite.record import read_document
+from fedsuite.record import read_document, resume_command
 from fedsuite.settings import UserError
 
 SMALL = ["num-clients=3", "num-rounds=2", "model=mlp"]
@@ -74,6 +74,7 @@ def test_a_run_can_be_shown_and_listed_later(capsys: pytest.CaptureFixture[str])
         (["run", "fedavg", "model=lstm"], "Model 'lstm'"),
         (["run", "fedavg", "lr=fast"], "lr = 'fast'"),
         (["run", "fedavg", "device=tpu"], "auto, cpu, cuda"),
+        (["run", "taco", "kappa=0.7"], "write taco.kappa"),
         (["run", "fedavg", "nonsense"], "KEY=VALUE"),
         (["run", "fedavg", "-f", "none.toml"], "no file 'none.toml'"),
         (["run", "fedavg", "num-clients=5000"], "5000"),
@@ -97,6 +98,48 @@ def test_a_failed_run_returns_its_traceback(
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     out = say(capsys, "run", "faulty:ALL", *SMALL, "--engine", "inline", "--name", "bad", status=1)
     assert "nobody is home" in out and "Traceback" in out and "the run failed" in out
+
+
+def test_a_server_that_fails_at_once_returns_its_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    words = ["run", "faulty:NO_SERVER", *SMALL, "--engine", "inline", "--name", "bad"]
+    out = say(capsys, *words, status=1)
+    assert "no room for the server" in out and "Traceback" in out
+
+
+def test_an_inline_run_leaves_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    say(capsys, "run", "faulty:SOME", *SMALL, "--engine", "inline", "--name", "odd")
+    log = Path("runs/odd/run.log").read_text()
+    assert "client 1 left out (train): RuntimeError: client 1 lost its disk" in log
+    assert "round 2/2" in log
+
+
+def test_a_round_that_keeps_the_model_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    words = ["run", "faulty:SOME", *SMALL, "min-train-clients=2", "--engine", "inline"]
+    assert "fewer than min-train-clients" in say(capsys, *words)
+
+
+def test_a_results_folder_that_cannot_be_made_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("file").write_text("")
+    for engine in ("inline", "ray"):
+        words = ["run", "fedavg", *SMALL, "results-dir=file/runs", "--engine", engine]
+        out = say(capsys, *words, status=2)
+        assert "results-dir" in out and "Traceback" not in out
+
+
+def test_how_to_resume_is_said_from_where_the_user_stands(tmp_path: Path) -> None:
+    assert resume_command(Path("runs/mine").absolute()) == "fedsuite resume mine"
+    assert resume_command(tmp_path / "far" / "mine") == f"fedsuite resume {tmp_path / 'far/mine'}"
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -14,7 +14,7 @@ from fedsuite.config import parse
 from fedsuite.progress import seconds_left
 from fedsuite.record import RunRecord, find_run, read_lines, write_atomically
 from fedsuite.settings import UserError
-from fedsuite.summary import detection_rates, rounds_to_target, summarise
+from fedsuite.summary import detection_rates, rounds_to_target, smoothness, summarise
 
 
 def make(tmp_path: Path) -> RunRecord:
@@ -134,6 +134,13 @@ def test_a_target_never_reached() -> None:
         ]
         is None
     )
+
+
+def test_smoothness_by_hand() -> None:
+    """Changes 0.2 and 0.4: mean 0.3, deviation 0.1; before the last 20 changes nothing counts."""
+    assert smoothness([]) is smoothness([0.5]) is None
+    assert smoothness([0.1, 0.3, 0.7]) == pytest.approx(0.1)
+    assert smoothness([0.9, *(0.01 * i for i in range(21))]) == pytest.approx(0.0)
 
 
 def test_detection_rates_by_hand() -> None:

@@ -90,7 +90,12 @@ def taco(clients: int = 2, **params: object) -> Taco:
     return strategy
 
 
-def play(strategy: Taco, deltas: list[list[float]], steps: float = 2.0, lr: float = 0.5) -> Round:
+def play(
+    strategy: Taco,
+    deltas: list[list[float]],
+    steps: float | list[float] = 2.0,
+    lr: float = 0.5,
+) -> Round:
     """Let clients send ``-Delta_i``."""
     count = len(deltas)
     round = Round(
@@ -100,7 +105,7 @@ def play(strategy: Taco, deltas: list[list[float]], steps: float = 2.0, lr: floa
         arrays={"update": -np.array(deltas, np.float32)},
         buffers=np.zeros((count, 0), np.float32),
         num_examples=np.ones(count),
-        num_steps=np.full(count, steps),
+        num_steps=np.broadcast_to(np.array(steps, np.float64), count).copy(),
         lr=lr,
     )
     strategy.model = strategy.aggregate(round)
@@ -122,7 +127,7 @@ def test_a_round_by_hand(units: str, sent: list[float]) -> None:
 
 def test_without_both_ideas_it_is_the_plain_mean_also_with_unequal_steps() -> None:
     strategy = taco(correction=False, aggregation=False)
-    play(strategy, [[4, 0], [0, 2]])
+    play(strategy, [[4, 0], [0, 2]], steps=[1.0, 7.0])
     assert np.allclose(strategy.model, [-2, -1])
     assert np.array_equal(strategy.result(), strategy.model)
 

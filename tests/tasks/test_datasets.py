@@ -329,6 +329,14 @@ def test_labels_that_are_words_are_sorted(tmp_path: Path, cache: Path) -> None:
 # A test split where there is none
 
 
+def test_a_mirror_without_the_test_files_it_should_have_is_refused(
+    tmp_path: Path, cache: Path
+) -> None:
+    write_split(tmp_path / "mnist", "train", {"image": [grey(1)] * 20, "label": [0, 1] * 10})
+    with pytest.raises(UserError, match=r"no test-\*\.parquet"):
+        load_dataset("mnist", str(tmp_path), cache)
+
+
 def test_a_tenth_is_held_out_once_and_for_all(tmp_path: Path) -> None:
     values = list(range(0, 250, 5))
     columns = {
@@ -458,7 +466,8 @@ def test_data_root_that_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_missing_column(tmp_path: Path) -> None:
-    write_split(tmp_path / "mnist", "train", {"picture": [grey(0)], "label": [0]})
+    for split in ("train", "test"):
+        write_split(tmp_path / "mnist", split, {"picture": [grey(0)], "label": [0]})
     with pytest.raises(UserError, match=r"'mnist' needs a column 'image'.*picture, label"):
         load_dataset("mnist", str(tmp_path), tmp_path / "cache")
 
@@ -496,7 +505,8 @@ def test_bytes_that_are_no_image(tmp_path: Path) -> None:
 
 def test_file_that_is_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
-    (tmp_path / "mnist" / "train-0.parquet").write_text("version https://git-lfs.github.com")
+    for split in ("train", "test"):
+        (tmp_path / "mnist" / f"{split}-0.parquet").write_text("version https://git-lfs.github.com")
     with pytest.raises(UserError, match=r"train-0.parquet' cannot be read as a parquet file"):
         load_dataset("mnist", str(tmp_path), tmp_path / "cache")
 
@@ -510,9 +520,10 @@ def test_context_of_another_length(tmp_path: Path) -> None:
 
 
 def test_too_few_rows_to_hold_any_out(tmp_path: Path) -> None:
-    write_split(tmp_path / "mnist", "train", {"image": [grey(0)], "label": [0]})
+    columns = {"image": [grey(0)], "character": [0], "writer_id": ["w"]}
+    write_split(tmp_path / "femnist", "train", columns)
     with pytest.raises(UserError, match=r"too few rows: 1 to train on, 0 to test on"):
-        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+        load_dataset("femnist", str(tmp_path), tmp_path / "cache")
 
 
 def test_cache_that_cannot_be_made(tmp_path: Path) -> None:

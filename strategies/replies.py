@@ -1,0 +1,75 @@
+"""What the server believes of a reply: nothing until it is checked.
+
+A reply that is late, malformed, not finite or speaks for somebody else's client is turned into a
+sentence for the record; the round goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from flwr.app import Message
+
+from fedsuite import wire
+
+MAX_EXAMPLES = 10**9
+
+
+def read_replies(
+    replies: Iterable[Message], asked: Mapping[int, list[int]]
+) -> tuple[list[wire.Result], list[tuple[int, str]]]:
+    """Return one result per asked client in client order, and who spoke without being asked."""
+    results: dict[int, wire.Result] = {}
+    strangers: list[tuple[int, str]] = []
+    for reply in replies:
+        node = reply.metadata.src_node_id
+        clients = asked.get(node, [])
+        if reply.has_error():
+            reason = f"node failed: {reply.error.reason}"
+            results |= {c: wire.Result(c, error=reason) for c in clients}
+            continue
+        results |= {c: wire.read_result(reply.content, c) for c in clients}
+        for stranger in sorted(wire.clients_in(reply.content) - set(clients)):
+            strangers.append((stranger, f"node {node} was not asked for this client"))
+    expected = sorted(client for cohort in asked.values() for client in cohort)
+    late = {c: wire.Result(c, error="no reply in time") for c in expected if c not in results}
+    return [(results | late)[client] for client in expected], strangers
+
+
+def check_update(
+    result: wire.Result, lengths: Mapping[str, int], needs_metrics: Iterable[str]
+) -> str:
+    """Say what is wrong with a client's vectors and numbers; empty if nothing is."""
+    missing = [name for name in lengths if name not in result.arrays]
+    missing += [name for name in needs_metrics if name not in result.metrics]
+    if missing:
+        return f"'{missing[0]}' is missing"
+    for name, vector in result.arrays.items():
+        if name not in lengths:
+            return f"vector '{name}' was not asked for"
+        if vector.dtype != np.float32 or vector.shape != (lengths[name],):
+            return (
+                f"vector '{name}' is {vector.dtype}{list(vector.shape)}, "
+                f"expected float32[{lengths[name]}]"
+            )
+        if not np.isfinite(vector).all():
+            return f"vector '{name}' has NaN or infinite values"
+    return _check_count(result.metrics)
+
+
+def check_score(result: wire.Result) -> str:
+    """Say what is wrong with a client's score of itself; empty if nothing is."""
+    problem = _check_count(result.metrics)
+    if problem:
+        return problem
+    if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
+        return f"correct = {result.metrics.get('correct')} is not possible"
+    return ""
+
+
+def _check_count(metrics: Mapping[str, float]) -> str:
+    count = metrics.get("num-examples", 0)
+    if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
+        return f"num-examples = {count} is not possible"
+    return ""
