@@ -93,9 +93,8 @@ class Client(NumPyClient):
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Fill ``self.model.grads`` for a batch and return its loss."""
-        self.model.grads.zero_()
         loss = self.loss(x, y)
-        loss.backward()
+        self.model.backward(loss)
         return loss.detach()
 
     def end_epoch(self) -> None:

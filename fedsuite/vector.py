@@ -27,6 +27,7 @@ class FlatModel:
         self.shapes = {name: tuple(p.shape) for name, p in named.items()}
         self.weights = _flatten([p.detach() for p in named.values()], self.device)
         self.grads = torch.zeros_like(self.weights)
+        self.one = torch.ones((), device=self.device)
         for name, parameter in named.items():
             parameter.data = self.weights[self.slices[name]].view(self.shapes[name])
             parameter.grad = self.grads[self.slices[name]].view(self.shapes[name])
@@ -40,6 +41,11 @@ class FlatModel:
     def size(self) -> int:
         """Number of parameters."""
         return self.weights.numel()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Set ``grads`` to the gradient of a loss; given its start, autograd need not make one."""
+        self.grads.zero_()
+        loss.backward(self.one)
 
     def load(self, weights: Vector, buffers: Vector | None = None) -> None:
         """Copy vectors into the model, in place."""
