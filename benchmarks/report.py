@@ -17,6 +17,7 @@ LABELS = {
     "e": "(d) fedsuite, inline engine",
 }
 MEGABYTE = 1e6
+STEP_TARGETS = {"taco": 1.03, "fedprox": 1.05}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class StepCost:
     algo: str
     seconds: float = 0.0
     ratio: float = 0.0
+    spread: tuple[float, float] = (0.0, 0.0)
     error: str = ""
 
 
@@ -189,12 +191,29 @@ def evaluation_note(report: WorkloadReport) -> str:
 def steps_table(costs: Sequence[StepCost]) -> str:
     """Write the cost of a local step of every algorithm."""
     rows = [
-        [cost.algo, "failed", cost.error.replace("|", "/")]
+        [cost.algo, "failed", cost.error.replace("|", "/"), ""]
         if cost.error
-        else [cost.algo, f"{cost.seconds * 1e3:.3f}", f"{cost.ratio:.2f}"]
+        else [
+            cost.algo,
+            f"{cost.seconds * 1e3:.3f}",
+            f"{cost.ratio:.2f}",
+            f"{cost.spread[0]:.2f}-{cost.spread[1]:.2f}",
+        ]
         for cost in costs
     ]
-    return table(("algorithm", "ms/step", "x fedavg"), rows)
+    return table(("algorithm", "ms/step", "x fedavg", "quartiles"), rows)
+
+
+def step_verdicts(costs: Sequence[StepCost]) -> list[str]:
+    """Hold the local corrections against what they may cost."""
+    found = {cost.algo: cost.ratio for cost in costs if not cost.error}
+    lines = [
+        f"- {algo}: {found[algo]:.3f}x fedavg, target at most {limit:.2f}x: "
+        f"**{'met' if found[algo] <= limit else 'missed'}**"
+        for algo, limit in STEP_TARGETS.items()
+        if algo in found
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def failures(report: WorkloadReport) -> list[str]:
@@ -221,9 +240,16 @@ def markdown(
         sections += [breakdown_table(report), BREAKDOWN_NOTE, evaluation_note(report)]
     for report in reports:
         if report.steps:
-            sections += [f"## Local step cost, {report.name}'s model", steps_table(report.steps)]
+            sections += [f"## Local step cost, {report.name}'s model", STEPS_NOTE]
+            sections += [steps_table(report.steps), *step_verdicts(report.steps)]
     return "\n\n".join(section for section in sections if section) + "\n"
 
+
+STEPS_NOTE = (
+    "CPU time of one client's training in round 3 of a run, divided by its steps, so that what a "
+    "method does once a round is in it. Each algorithm takes turns with FedAvg; the ratio is the "
+    "median over turns."
+)
 
 BREAKDOWN_NOTE = (
     "Median seconds. *Rest* is the round without the busiest node's training: evaluation, "

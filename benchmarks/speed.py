@@ -34,12 +34,12 @@ class Effort:
     """How much to measure."""
 
     rounds: int
-    step_repeats: int
+    step_seconds: float
     steps: int
 
 
-FULL = Effort(rounds=16, step_repeats=15, steps=50)
-QUICK = Effort(rounds=3, step_repeats=3, steps=10)
+FULL = Effort(rounds=16, step_seconds=10.0, steps=50)
+QUICK = Effort(rounds=3, step_seconds=0.0, steps=10)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
     """Return the report of everything asked for."""
     usual = QUICK if arguments.quick else FULL
-    effort = Effort(arguments.rounds or usual.rounds, usual.step_repeats, usual.steps)
+    effort = Effort(arguments.rounds or usual.rounds, usual.step_seconds, usual.steps)
     notes = [f"load average before: {_load()}"]
     reports = []
     for name in arguments.workloads:
@@ -96,7 +96,7 @@ def _measure_workload(
             trials, idle = take_turns(arguments.variants, settings, job, folder, variables, say)
         if not arguments.no_steps:
             say("local step cost")
-            steps = step_costs(workload, root, folder / "steps", effort.steps, effort.step_repeats)
+            steps = step_costs(workload, root, folder / "steps", effort.steps, effort.step_seconds)
     title = f"{workload.title}, {effort.rounds} rounds"
     data = (
         f"{source[:1].upper()}{source[1:]}: {shape}. While they wait for their turns, all variants "

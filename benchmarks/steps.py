@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Message, MessageType
 
-from benchmarks.report import StepCost
+from benchmarks.report import StepCost, quartiles
 from benchmarks.workloads import Workload
 from fedsuite import registry, wire
 from fedsuite.client_app import Worker, threads
@@ -22,6 +22,7 @@ from fedsuite.training import run
 REFERENCE = "fedavg"
 CLIENTS = 4
 ROUNDS = 3
+FEWEST_PAIRS = 3
 
 
 class ListeningGrid(InlineGrid):
@@ -54,29 +55,35 @@ class Bench:
         self.worker = Worker(config)
 
     def seconds_per_step(self) -> float:
-        """Train the round's first client once."""
+        """Train the round's first client once; CPU time, so that a busy machine counts less."""
         number, order = next(iter(self.orders.items()))
         with threads(self.worker.config.client_threads):
             client = self.worker.client(number, order.config, self.folder)
+            client.inspect = lambda *_: {}  # type: ignore[method-assign]  # not part of training
             order = _with_zeros(order, client.receives, self.worker.model.size)
-            started = time.perf_counter()
+            started = time.process_time()
             result = self.worker.fit(client, order)
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
         return seconds / result.metrics["steps"]
 
 
 def step_costs(
-    workload: Workload, data_root: Path, folder: Path, steps: int, repeats: int
+    workload: Workload, data_root: Path, folder: Path, steps: int, seconds: float
 ) -> list[StepCost]:
-    """Time all algorithms in turn, again and again; ratios are those within a turn."""
+    """Time each algorithm against FedAvg, one right after the other, again and again."""
     benches, failed = _prepare(workload, data_root, folder, steps)
-    for bench in benches.values():
-        bench.seconds_per_step()
-    turns = []
-    for turn in range(repeats):
-        names = list(benches)[:: 1 if turn % 2 == 0 else -1]
-        turns.append({name: benches[name].seconds_per_step() for name in names})
-    return [*(_cost(name, turns) for name in benches), *failed]
+    reference = benches[REFERENCE]
+    costs = []
+    for name, bench in benches.items():
+        reference.seconds_per_step(), bench.seconds_per_step()
+        pairs: list[tuple[float, float]] = []
+        until = time.monotonic() + seconds
+        while time.monotonic() < until or len(pairs) < FEWEST_PAIRS:
+            order = (reference, bench) if len(pairs) % 2 == 0 else (bench, reference)
+            taken = {one: one.seconds_per_step() for one in order}
+            pairs.append((taken[bench], taken[reference]))
+        costs.append(_cost(name, pairs))
+    return [*costs, *failed]
 
 
 def _prepare(
@@ -115,7 +122,7 @@ def _with_zeros(order: wire.Order, receives: tuple[str, ...], size: int) -> wire
     return wire.Order(order.arrays | missing, order.config)
 
 
-def _cost(name: str, turns: list[dict[str, float]]) -> StepCost:
-    seconds = statistics.median(turn[name] for turn in turns)
-    ratio = statistics.median(turn[name] / turn[REFERENCE] for turn in turns)
-    return StepCost(name, seconds, ratio)
+def _cost(name: str, pairs: list[tuple[float, float]]) -> StepCost:
+    ratios = [own / reference for own, reference in pairs]
+    seconds = statistics.median(own for own, _ in pairs)
+    return StepCost(name, seconds, statistics.median(ratios), quartiles(ratios))

@@ -100,11 +100,11 @@ def provide(workload: Workload, mirror: Path, root: Path, shorten: bool) -> tupl
     folder = DATASETS[workload.dataset].folder
     real = sorted((mirror / folder).glob("train-*.parquet"))
     if real and not shorten:
-        return mirror, f"real data from {mirror / folder}"
+        return mirror, f"real data ({folder})"
     if real:
         for split, rows in (("train", workload.train_rows), ("test", workload.test_rows)):
             _copy_some(mirror / folder, root / folder, split, rows)
-        return root, f"a random part of the real data from {mirror / folder}"
+        return root, f"a random part of the real data ({folder})"
     write_synthetic(workload.dataset, root, workload.train_rows, workload.test_rows)
     return root, f"synthetic data of the same shape (no {folder} in {mirror})"
 

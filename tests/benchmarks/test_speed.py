@@ -70,8 +70,16 @@ def test_table_says_medians_and_names_a_failed_variant() -> None:
     assert lines[2].split(" | ")[1] == "failed"
     own = "| 3.000 | 2.500-3.500 | 1.00 | 2.0 | 8.0 | 3.0 | 5 | 0.3000 | 0.3333 |"
     assert lines[3] == f"| {report.LABELS['b']} {own}"
-    steps = report.steps_table([StepCost("x", 0.0015, 1.25), StepCost("y", error="no | way")])
-    assert steps.splitlines()[2:] == ["| x | 1.500 | 1.25 |", "| y | failed | no / way |"]
+    costs = [StepCost("x", 0.0015, 1.25, (1.2, 1.3)), StepCost("y", error="no | way")]
+    steps = report.steps_table(costs)
+    assert steps.splitlines()[2:] == [
+        "| x | 1.500 | 1.25 | 1.20-1.30 |",
+        "| y | failed | no / way |  |",
+    ]
+    assert report.step_verdicts(costs) == []
+    (verdict,) = report.step_verdicts([StepCost("taco", 1.0, 1.04), StepCost("fedprox", 1.0, 1.04)])
+    assert "taco: 1.040x fedavg, target at most 1.03x: **missed**" in verdict
+    assert "fedprox: 1.040x fedavg, target at most 1.05x: **met**" in verdict
     text = report.markdown(["here"], ["now"], [dataclasses.replace(page, steps=[StepCost("x")])])
     assert "died" in text and "## Local step cost" in text
 
