@@ -18,8 +18,14 @@ SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep what tests cache away from the user's own cache; processes they start inherit it."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Keep what tests cache away from the user's own cache; processes they start inherit it.
+
+    Test processes that run side by side share it, so that each dataset is prepared once.
+    """
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if alone else base.parent) / "cache"
+    folder.mkdir(exist_ok=True)
     before = os.environ.get("FEDSUITE_CACHE")
     os.environ["FEDSUITE_CACHE"] = str(folder)
     yield folder
@@ -27,7 +33,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["FEDSUITE_CACHE"]
     else:
         os.environ["FEDSUITE_CACHE"] = before
-    shutil.rmtree(folder, ignore_errors=True)
+    if alone:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
