@@ -32,7 +32,9 @@ ALGORITHMS: dict[str, tuple[str, str]] = {
     "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
     "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
     "fedbac": ("strategies.fedbac:FedBac", "clients.fedbac:FedBacClient"),
+    "feddual": ("strategies.feddual:FedDual", "clients.feddual:FedDualClient"),
     "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
+    "fedtgp": ("strategies.fedtgp:FedTgp", "clients.fedtgp:FedTgpClient"),
     "local": ("strategies.local:Local", "clients.local:LocalClient"),
     "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
 }

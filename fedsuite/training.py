@@ -100,7 +100,7 @@ class Server:
     ) -> None:
         self.config, self.task, self.record, self.grid = config, task, record, grid
         self.model = FlatModel(module, "cpu" if config.device == "cpu" else best_device())
-        self.strategy = _make_strategy(config, task, record, self._probe)
+        self.strategy = _make_strategy(config, task, record, self._probe, self.model.shapes)
         self.strategy.model = self.model.vector()
         self.strategy.buffers = self.model.buffer_vector()
         self.test_rows = _test_rows(config, task)
@@ -241,7 +241,11 @@ def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
 
 
 def _make_strategy(
-    config: RunConfig, task: Task, record: RunRecord, probe: Callable[..., Any]
+    config: RunConfig,
+    task: Task,
+    record: RunRecord,
+    probe: Callable[..., Any],
+    shapes: dict[str, tuple[int, ...]],
 ) -> BaseStrategy:
     federation = Federation(
         num_clients=config.num_clients,
@@ -261,6 +265,7 @@ def _make_strategy(
             "run-id": record.run_id,
         },
         probe=probe if config.probe_per_class else None,
+        shapes=shapes,
     )
     return registry.find(config.algo).strategy(federation, params_of(config))
 

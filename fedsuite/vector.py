@@ -8,6 +8,9 @@ client's model travels as one array. Integer buffers stay where they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+
 import numpy as np
 import torch
 from torch import nn
@@ -60,6 +63,13 @@ class FlatModel:
     def buffer_vector(self) -> Vector:
         """Return a copy of the float buffers as one numpy vector (empty if there are none)."""
         return to_numpy(self.buffers)
+
+
+def last_layer(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Return where the last module's parameters (weight, bias) lie in the flat vector."""
+    places = _slices({name: prod(shape) for name, shape in shapes.items()})
+    owner = list(shapes)[-1].rpartition(".")[0]
+    return {name: place for name, place in places.items() if name.rpartition(".")[0] == owner}
 
 
 def best_device() -> str:

@@ -37,7 +37,7 @@ class Federation:
     """What a strategy needs to know of the run.
 
     ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
-    server's probe set.
+    server's probe set; ``shapes`` names the model's parameters in the order of the flat vector.
     """
 
     num_clients: int
@@ -53,6 +53,7 @@ class Federation:
     personal_eval: bool = False
     introduction: Mapping[str, str] = field(default_factory=dict)
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass

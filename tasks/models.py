@@ -216,6 +216,18 @@ def build_model(name: str, shape: DataShape, seed: int) -> nn.Module:
         return spec.make(shape)
 
 
+def with_features(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a batch's logits and its features: what enters the last linear layer."""
+    seen: list[Tensor] = []
+    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+    hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        logits: Tensor = model(x)
+    finally:
+        hook.remove()
+    return logits, seen[0]
+
+
 def _check_fit(name: str, spec: ModelSpec, shape: DataShape) -> None:
     fitting = {n: s for n, s in MODELS.items() if shape.kind in s.kinds}
     if name not in fitting:

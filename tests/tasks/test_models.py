@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsuite.settings import UserError
-from tasks.models import MODELS, build_model
+from tasks.models import MODELS, build_model, with_features
 from tasks.shapes import DataShape
 
 MNIST = DataShape("image", (1, 28, 28), 10)
@@ -306,3 +306,14 @@ def test_too_small_images_are_refused(name: str) -> None:
         f"Model '{name}' needs images of at least 4x4, but the dataset gives 9x3. "
         "Models for images this small: mlp, resnet18."
     )
+
+
+@pytest.mark.parametrize(("name", "shape"), ONE_EACH, ids=[name for name, _ in ONE_EACH])
+def test_features_are_what_the_last_layer_reads(name: str, shape: DataShape) -> None:
+    model = build_model(name, shape, 0).eval()
+    x = batch(shape)
+    logits, features = with_features(model, x)
+    assert torch.equal(logits, model(x))
+    assert features.shape == (3, model.fc.in_features)
+    torch.testing.assert_close(F.linear(features, model.fc.weight, model.fc.bias), logits)
+    assert not model.fc._forward_pre_hooks

@@ -1,0 +1,74 @@
+"""FedDUAL's client (Sahoo et al., 2024): ``(1 - s) CE + s KL(p || q)``.
+
+``p`` and ``q`` are the class probabilities that the local and the received model give a row, and
+``s = sigmoid(acc_local - acc_global)`` compares both on the client's training rows, anew for each
+epoch: the better a client knows its own rows, the more it is held to what it was sent.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from clients.base import Client
+from fedsuite.vector import Vector
+from tasks.evaluation import evaluate
+
+
+class FedDualClient(Client):
+    """Trains with the received model beside it."""
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train; say how far the local model went and how strongly it was held."""
+        self.adaptive = bool(config["adaptive-loss"])
+        if not self.adaptive:
+            return super().fit(parameters, config)
+        self.model.load(parameters[0])
+        self.teacher = copy.deepcopy(self.model.module).eval()
+        self.epochs_left = len(self.schedule)
+        self.start_accuracy = self._accuracy() if self.epochs_left > 1 else 0.0
+        self.share = mixing(0.0, 0.0)
+        self.divergences: list[torch.Tensor] = []
+        arrays, count, metrics = super().fit(parameters, config)
+        mean = torch.stack(self.divergences).mean().item()
+        return arrays, count, metrics | {"divergence": mean, "share": self.share}
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mix the cross-entropy with the divergence from the received model."""
+        if not self.adaptive:
+            return super().loss(x, y)
+        logits = self.model.module(x)
+        with torch.no_grad():
+            sent = self.teacher(x)
+        away = divergence(logits, sent)
+        self.divergences.append(away.detach())
+        return (1.0 - self.share) * F.cross_entropy(logits, y) + self.share * away
+
+    def end_epoch(self) -> None:
+        """Weigh the next epoch's terms by what this one has learnt."""
+        if not self.adaptive:
+            return
+        self.epochs_left -= 1
+        if self.epochs_left:
+            self.share = mixing(self._accuracy(), self.start_accuracy)
+            self.model.module.train()
+
+    def _accuracy(self) -> float:
+        return evaluate(self.model, self.site.task, self.site.train_rows).accuracy
+
+
+def mixing(local_accuracy: float, global_accuracy: float) -> float:
+    """Return ``s = sigmoid(acc_local - acc_global)``."""
+    return float(1.0 / (1.0 + np.exp(global_accuracy - local_accuracy)))
+
+
+def divergence(local: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
+    """Return the mean over rows of ``KL(softmax(local) || softmax(sent))``, from logits."""
+    log_p, log_q = F.log_softmax(local, dim=1), F.log_softmax(sent, dim=1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()

@@ -1,0 +1,103 @@
+"""FedTGP's client (Zhang et al., AAAI 2024): its own model, held to shared class prototypes.
+
+It minimises ``CE + lam MSE(f(x), G^y)``, where ``f(x)`` are the features that enter the last linear
+layer and ``G^y`` the global prototype of the row's class, and it predicts the class of the nearest
+prototype. Its model never leaves its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from clients.local import LocalClient
+from fedsuite.vector import Vector, last_layer
+from tasks.evaluation import BATCH
+from tasks.models import with_features
+
+
+class FedTgpClient(LocalClient):
+    """Sends the mean features of each class it has, and how many rows they stand for."""
+
+    receives: ClassVar[tuple[str, ...]] = ("prototypes", "known")
+    sends: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train the own model and keep it; describe its classes as it now sees them."""
+        self.lam = float(config["lam"])
+        self.prototypes, self.known = self._received(parameters)
+        _, count, metrics = super().fit(parameters, config)
+        rows = self.site.train_rows
+        features = np.concatenate([seen.cpu().numpy() for _, seen, _ in self._look(rows)])
+        means, counts = class_means(features, self.site.task.labels(rows), len(self.known))
+        return [means.ravel(), counts], count, metrics
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Add the pull towards the prototypes; classes without one do not pull."""
+        logits, features = with_features(self.model.module, x)
+        loss = F.cross_entropy(logits, y)
+        if not self.lam:
+            return loss
+        return loss + self.lam * pull(features, self.prototypes[y], self.known[y])
+
+    def evaluate(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Score the nearest prototype on the own test rows, and the classifier beside it."""
+        prototypes, known = self._received(parameters)
+        self._load_own(after_round=True)
+        rows, loss, correct, head = self.site.test_rows, 0.0, 0, 0
+        for logits, features, y in self._look(rows):
+            chosen = nearest(features, prototypes, known) if bool(known.any()) else logits.argmax(1)
+            loss += F.cross_entropy(logits, y, reduction="sum").item()
+            correct += int((chosen == y).sum())
+            head += int((logits.argmax(1) == y).sum())
+        return loss / len(rows), len(rows), {"correct": correct, "head-correct": head}
+
+    def length(self, name: str) -> int:
+        """Return the length of the prototypes (classes times features) or of the counts."""
+        shapes = self.model.shapes
+        classes, width = shapes[next(iter(last_layer(shapes)))]
+        return classes * width if name == "prototypes" else classes
+
+    def _received(self, parameters: list[Vector]) -> tuple[torch.Tensor, torch.Tensor]:
+        prototypes, known = (torch.tensor(p, device=self.model.device) for p in parameters)
+        return prototypes, known > 0
+
+    @torch.inference_mode()
+    def _look(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield logits, features and labels of some rows, with the model's noise off."""
+        self.model.module.eval()
+        for start in range(0, len(rows), BATCH):
+            x, y = self.site.task.rows(rows[start : start + BATCH])
+            logits, features = with_features(self.model.module, x.to(self.model.device))
+            yield logits, features, y.to(self.model.device)
+
+
+def pull(features: torch.Tensor, targets: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+    """Return the mean square of ``features - targets``, zero in rows without a target."""
+    return ((features - targets) * known[:, None]).square().mean()
+
+
+def nearest(features: torch.Tensor, prototypes: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+    """Return the class of the nearest known prototype for each row."""
+    mode = "donot_use_mm_for_euclid_dist"
+    apart = torch.cdist(features.double(), prototypes.double(), compute_mode=mode)
+    return apart.masked_fill(~known, torch.inf).argmin(dim=1)
+
+
+def class_means(
+    features: np.ndarray, labels: np.ndarray, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean features of each class and its rows; zeros for a class without rows."""
+    counts = np.bincount(labels, minlength=num_classes).astype(np.float32)
+    means = np.zeros((num_classes, features.shape[1]), dtype=np.float32)
+    for label in np.flatnonzero(counts):
+        means[label] = features[labels == label].mean(axis=0, dtype=np.float64)
+    return means, counts

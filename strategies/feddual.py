@@ -1,0 +1,55 @@
+"""FedDUAL: Sahoo, Tripathi, Saha, Mondal, "FedDUAL: A Dual-Strategy with Adaptive Loss and Dynamic
+Aggregation for Mitigating Data Heterogeneity in Federated Learning", arXiv 2412.04416, 2024.
+
+The body moves by the mean update, weighted by samples. The last layer moves by the Wasserstein
+barycentre of its updates: their distribution of values is averaged quantile by quantile,
+``q_(k) = sum_i n_i/n v_i(k)`` with ``v_i(k)`` the k-th smallest entry, and the k-th value goes to
+the entry with the k-th smallest mean. Disagreeing clients then do not shrink the layer's step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedsuite.settings import setting
+from fedsuite.vector import Matrix, Vector, last_layer, sample_weights
+from strategies.base import BaseStrategy, Round
+
+
+@dataclass(frozen=True)
+class FedDualParams:
+    """Settings of FedDUAL."""
+
+    adaptive_loss: bool = setting(True, "clients mix their loss with the divergence from w")
+    barycentre: bool = setting(True, "barycentre for the last layer; false = mean by samples")
+
+
+class FedDual(BaseStrategy):
+    """Mean for the body, barycentre for the last layer."""
+
+    Params = FedDualParams
+    summary_line: ClassVar[str] = "loss mixed with a divergence, barycentre for the last layer"
+
+    def aggregate(self, round: Round) -> Vector:
+        """Average, then replace the last layer's part of the move."""
+        weights = sample_weights(round.num_examples)
+        move = self.combine(round, weights)
+        if self.params.barycentre:
+            for part in last_layer(self.federation.shapes).values():
+                move[part] = barycentre(round.updates[:, part], weights)
+        return self.advance(round, move)
+
+
+def barycentre(rows: Matrix, weights: np.ndarray) -> Vector:
+    """Return the 1-D Wasserstein barycentre of the rows' entries, laid out in the mean's order.
+
+    Entries with the same mean share the values of their places equally.
+    """
+    entries = np.asarray(rows, dtype=np.float64)
+    quantiles = weights @ np.sort(entries, axis=1)
+    _, places, sizes = np.unique(weights @ entries, return_inverse=True, return_counts=True)
+    totals = np.bincount(np.sort(places), weights=quantiles)
+    return (totals / sizes)[places].astype(np.float32)
