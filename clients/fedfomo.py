@@ -92,9 +92,9 @@ class FedFomoClient(LocalClient):
 def hold_out(
     rows: np.ndarray, share: float, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows to train on and rows to judge on; where none can be spared both are all rows."""
-    count = min(max(round(share * len(rows)), 1), len(rows) - 1) if share > 0 else 0
-    if count == 0:
+    """Return rows to train on, at least two, and to judge on; if none can be spared, all twice."""
+    count = min(max(round(share * len(rows)), 1), len(rows) - 2) if share > 0 else 0
+    if count <= 0:
         return rows, rows
     held = np.zeros(len(rows), dtype=bool)
     held[draw.permutation(len(rows))[:count]] = True
