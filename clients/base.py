@@ -157,10 +157,15 @@ class Client(NumPyClient):
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:
         """Return this round's epochs, each a list of batches of rows; steps are one epoch."""
-        how, draw, rows = self.site.training, self.site.draw("batches"), self.site.train_rows
+        how, draw, rows = self.site.training, self.site.draw("batches"), self.rows
         if how.local_steps:
             return [step_plan(rows, how.batch_size, how.local_steps, draw)]
         return [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Row numbers this client trains on; by default all its training rows."""
+        return self.site.train_rows
 
     @property
     def num_steps(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from clients.base import Client
 from fedsuite.vector import Vector
 
@@ -21,8 +23,8 @@ class LocalClient(Client):
         """Train the own model and keep it."""
         self._load_own()
         metrics = self.train(config["lr"])
-        self.site.state.save({"model": self.model.vector(), "buffers": self.model.buffer_vector()})
-        return [], len(self.site.train_rows), metrics
+        self._keep_own()
+        return [], len(self.rows), metrics
 
     def evaluate(
         self, parameters: list[Vector], config: dict[str, Any]
@@ -30,6 +32,12 @@ class LocalClient(Client):
         """Score the own model on the own test rows."""
         self._load_own(after_round=True)
         return self.score()
+
+    def _keep_own(self, **more: Vector) -> None:
+        """Write the own model, unless training has driven it out of the finite numbers."""
+        own = {"model": self.model.vector(), "buffers": self.model.buffer_vector()}
+        if np.isfinite(own["model"]).all():
+            self.site.state.save(own | more)
 
     def _load_own(self, after_round: bool = False) -> None:
         own = self.site.state.load(after_round=after_round)

@@ -27,15 +27,19 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, tuple[str, str]] = {
+    "apple": ("strategies.apple:Apple", "clients.apple:AppleClient"),
     "avg": ("strategies.avg:Avg", "clients.fedavg:FedAvgClient"),
     "feda4": ("strategies.feda4:FedA4", "clients.feda4:FedA4Client"),
     "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
+    "fedamp": ("strategies.fedamp:FedAmp", "clients.fedamp:FedAmpClient"),
     "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
     "fedbac": ("strategies.fedbac:FedBac", "clients.fedbac:FedBacClient"),
     "feddual": ("strategies.feddual:FedDual", "clients.feddual:FedDualClient"),
+    "fedfomo": ("strategies.fedfomo:FedFomo", "clients.fedfomo:FedFomoClient"),
     "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
     "fedtgp": ("strategies.fedtgp:FedTgp", "clients.fedtgp:FedTgpClient"),
     "local": ("strategies.local:Local", "clients.local:LocalClient"),
+    "pfedme": ("strategies.pfedme:PFedMe", "clients.pfedme:PFedMeClient"),
     "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
 }
 

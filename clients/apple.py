@@ -1,0 +1,79 @@
+"""APPLE's client (Luo and Wu, IJCAI 2022): learns its core and how it relates to all cores.
+
+With ``g`` the gradient at the personal model ``sum_j p_j c_j``, a step is
+``c_i <- c_i - lr p_i g`` and ``p_j <- p_j - p-lr (<g, c_j> + penalty (p_j - p0_j))``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+
+from clients.local import LocalClient
+from clients.optim import make_optimizer
+from fedsuite.vector import Vector, to_numpy
+
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
+
+
+class AppleClient(LocalClient):
+    """Sends its core; keeps its core, its relations and its personal model."""
+
+    receives: ClassVar[tuple[str, ...]] = ("cores", "shares")
+    sends: ClassVar[tuple[str, ...]] = ("update",)
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Learn core and relations; keep the personal model as it then stands."""
+        me, device = self.site.client, self.model.device
+        own = self.site.state.load()
+        self.cores = torch.tensor(parameters[0], device=device)
+        self.shares = torch.tensor(parameters[1], device=device)
+        if "core" in own:
+            self.cores[me] = torch.tensor(own["core"], device=device)
+        first = parameters[1] if config["start"] == "shares" else one_hot(me, len(self.cores))
+        self.p = torch.tensor(own.get("p", first), device=device)
+        self.p_lr, self.penalty = float(config["p-lr"]), float(config["penalty"])
+        self.model.load(self.site.initial, own.get("buffers", self.site.initial_buffers))
+        metrics = self.train(config["lr"])
+        core, p = to_numpy(self.cores[me]), to_numpy(self.p)
+        self._keep_own(core=core, p=p)
+        metrics |= {"p-own": float(p[me]), "p-sum": float(p.sum())}
+        return [core - self.site.initial], len(self.rows), metrics
+
+    def train(self, lr: float) -> dict[str, float]:
+        """Take the steps; the model is the mixture throughout."""
+        how, model, core = self.site.training, self.model, self.cores[self.site.client]
+        model.module.train()
+        optimizer = make_optimizer(how.optimizer, core, model.grads, how.momentum, how.weight_decay)
+        losses: list[torch.Tensor] = []
+        model.weights.copy_(mixture(self.p, self.cores))
+        for epoch in self.schedule:
+            for x, y in self.batches(epoch):
+                losses.append(self.gradients(x, y))
+                slope = relation_gradient(
+                    self.p, self.cores, model.grads, self.shares, self.penalty
+                )
+                model.grads.mul_(self.p[self.site.client])
+                optimizer.step(lr)
+                self.p.sub_(slope, alpha=self.p_lr)
+                model.weights.copy_(mixture(self.p, self.cores))
+        return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
+
+
+def mixture(p: Array, cores: Array) -> Array:
+    """Return the personal model ``sum_j p_j c_j``."""
+    return p @ cores
+
+
+def relation_gradient(p: Array, cores: Array, grad: Array, shares: Array, penalty: float) -> Array:
+    """Return ``<g, c_j> + penalty (p_j - p0_j)`` for every ``j``."""
+    return cores @ grad + (p - shares) * penalty
+
+
+def one_hot(index: int, count: int) -> np.ndarray:
+    """Return the relations of a client that knows only itself."""
+    return np.eye(count, dtype=np.float32)[index]

@@ -1,0 +1,78 @@
+"""pFedMe's client (Dinh et al., NeurIPS 2020): two models, ``theta`` to use and ``w_i`` to share.
+
+Per batch, ``inner-steps`` steps of ``theta <- theta - personal-lr (g(theta) + lam (theta - w_i))``,
+then one of ``w_i <- w_i - lr lam (w_i - theta)``. ``theta`` starts a round at the received model
+and goes on from batch to batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+
+from clients.base import Client
+from clients.optim import make_optimizer
+from fedsuite.vector import Vector, to_numpy
+
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
+
+
+class PFedMeClient(Client):
+    """Sends the change of ``w_i``; keeps ``theta`` with its batch-norm statistics."""
+
+    personal: ClassVar[bool] = True
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train both; without inner steps they are one."""
+        self.model.load(parameters[0])
+        self.lam, self.inner_steps = float(config["lam"]), int(config["inner-steps"])
+        self.personal_lr = float(config["personal-lr"])
+        self.anchor = self.model.weights.clone()
+        metrics = self.train(config["lr"])
+        theta, update = self.model.vector(), to_numpy(self.anchor) - parameters[0]
+        if np.isfinite(theta).all():
+            self.site.state.save({"theta": theta, "buffers": self.model.buffer_vector()})
+        return [update], len(self.site.train_rows), metrics
+
+    def evaluate(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[float, int, dict[str, Any]]:
+        """Score ``theta``, or the received model before the first round of this client."""
+        own = self.site.state.load(after_round=True)
+        self.model.load(own.get("theta", parameters[0]), own.get("buffers"))
+        return self.score()
+
+    def train(self, lr: float) -> dict[str, float]:
+        """Solve the inner problem batch by batch, moving the anchor after each."""
+        if self.inner_steps == 0:
+            metrics = super().train(lr)
+            self.anchor.copy_(self.model.weights)
+            return metrics
+        how, model = self.site.training, self.model
+        model.module.train()
+        optimizer = make_optimizer(
+            how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay
+        )
+        losses: list[torch.Tensor] = []
+        for epoch in self.schedule:
+            for x, y in self.batches(epoch):
+                for _ in range(self.inner_steps):
+                    losses.append(self.gradients(x, y))
+                    model.grads.add_(pull(model.weights, self.anchor, self.lam))
+                    optimizer.step(self.personal_lr)
+                self.anchor.copy_(envelope_step(self.anchor, model.weights, lr * self.lam))
+        return {"steps": self.num_steps, "loss": torch.stack(losses).mean().item()}
+
+
+def pull(theta: Array, anchor: Array, lam: float) -> Array:
+    """Return ``lam (theta - w_i)``, the gradient of ``lam/2 |theta - w_i|^2``."""
+    return (theta - anchor) * lam
+
+
+def envelope_step(anchor: Array, theta: Array, rate: float) -> Array:
+    """Return ``w_i - rate (w_i - theta)``."""
+    return anchor - (anchor - theta) * rate

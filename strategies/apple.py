@@ -1,0 +1,65 @@
+"""APPLE: Luo, Wu, "Adapt to Adaptation: Learning Personalization for Cross-Silo Federated
+Learning", IJCAI 2022.
+
+Every client has a core model ``c_i``, which it shares, and relations ``p_i``, which it does not;
+its personal model is ``sum_j p_ij c_j``. Both are learnt on
+``f_i(sum_j p_ij c_j) + lambda(t) mu/2 |p_i - p_0|^2`` with ``p_0`` the clients' shares of the data
+and ``lambda(t) = 0.001^((t-1)/L)`` over the first ``L`` rounds, then 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedsuite import wire
+from fedsuite.settings import setting
+from fedsuite.vector import Vector, sample_weights
+from strategies.pool import PoolStrategy
+
+LAST = 1e-3
+
+
+@dataclass(frozen=True)
+class AppleParams:
+    """Settings of APPLE."""
+
+    mu: float = setting(0.1, "pull of relations towards shares of the data", low=0)
+    fade: float = setting(0.1, "share of the rounds over which the pull fades", low=0, high=1)
+    p_lr: float = setting(1e-3, "learning rate of the relations", low=0)
+    start: str = setting(
+        "shares",
+        "first relations: shares of the data, or the own core alone",
+        choices=("shares", "own"),
+    )
+
+
+class Apple(PoolStrategy):
+    """Sends everybody all cores."""
+
+    Params = AppleParams
+    summary_line: ClassVar[str] = "personal models as learnt mixtures of all clients' cores"
+
+    def broadcast(self) -> dict[str, Vector]:
+        """Send cores, the run's first model for who has none yet, and shares of the data."""
+        count = self.federation.num_clients if self.training_round else 0
+        sizes = [self.federation.client_sizes[c] for c in range(self.federation.num_clients)]
+        return {
+            "cores": self.model + self.rows()[:count],
+            "shares": sample_weights(np.array(sizes)).astype(np.float32),
+        }
+
+    def order(self, client: int) -> wire.Order:
+        """Say how strong the pull on relations is in this round."""
+        faded = loss_schedule(self.training_round, self.federation.num_rounds, self.params.fade)
+        return wire.Order(config={"penalty": self.params.mu * faded})
+
+
+def loss_schedule(server_round: int, num_rounds: int, fade: float) -> float:
+    """Return ``lambda(t)``: from 1 down to 0.001 over ``L = fade * rounds``, then 0."""
+    length = math.ceil(fade * num_rounds)
+    passed = max(server_round - 1, 0)
+    return float(LAST ** (passed / length)) if passed < length else 0.0

@@ -1,0 +1,109 @@
+"""FedFomo: Zhang, Sapra, Fidler, Yeung, Alvarez, "Personalized Federated Learning with First Order
+Model Optimization", ICLR 2021.
+
+A client receives ``M`` other clients' models and mixes those that help it. The server learns from
+what it reports, ``P_ij <- P_ij + gain_ij``, whose models to send: the ``M`` of highest affinity, or
+with probability ``epsilon (1 - decay)^(t-1)`` any ``M``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsuite import seeds, wire
+from fedsuite.settings import setting
+from fedsuite.vector import Vector
+from strategies.base import Federation, Round
+from strategies.pool import PoolStrategy
+
+
+@dataclass(frozen=True)
+class FedFomoParams:
+    """Settings of FedFomo."""
+
+    models: int = setting(5, "models a client receives; 0 = none, each for itself", low=0)
+    epsilon: float = setting(0.3, "chance of models at random in round 1", low=0, high=1)
+    decay: float = setting(0.05, "share of that chance lost a round", low=0, high=1)
+    validation: float = setting(
+        0.2, "share of a client's training rows held out; 0 = judge on all", low=0, high=0.9
+    )
+
+
+class FedFomo(PoolStrategy):
+    """Keeps models and affinities, and chooses who receives whose model."""
+
+    Params = FedFomoParams
+    summary_line: ClassVar[str] = "each client mixes the models that lower its own loss"
+    expects: ClassVar[tuple[str, ...]] = ("update", "statistics", "gains")
+    kept: ClassVar[tuple[str, ...]] = ("update", "statistics")
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.affinity = np.zeros((federation.num_clients, federation.num_clients))
+
+    def lengths(self) -> dict[str, int]:
+        """A model, its float buffers, and one number per client."""
+        return {
+            "update": self.model.size,
+            "statistics": self.buffers.size,
+            "gains": self.federation.num_clients,
+        }
+
+    def order(self, client: int) -> wire.Order:
+        """Send other clients' models with their statistics, in client order."""
+        peers = self._peers(client)
+        arrays = {
+            "peers": self.model + self.rows()[peers],
+            "peer_statistics": self.buffers + self.rows("statistics")[peers],
+        }
+        return wire.Order(arrays, {"peer-ids": peers})
+
+    def aggregate(self, round: Round) -> Vector:
+        """Remember models and add up what clients gained from others'."""
+        self.affinity[round.clients] += round.arrays["gains"]
+        return super().aggregate(round)
+
+    def state(self) -> dict[str, Any]:
+        """Return models and affinities."""
+        return super().state() | {"affinity": self.affinity}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        super().load_state(state)
+        self.affinity = np.array(state["affinity"])
+
+    def _peers(self, client: int) -> list[int]:
+        if not self.training_round:
+            return []
+        others = [c for c in np.flatnonzero(self.known) if c != client and c not in self.expelled]
+        return choose_peers(
+            self.affinity[client],
+            np.array(others, dtype=np.int64),
+            self.params.models,
+            exploration(self.params.epsilon, self.params.decay, self.training_round),
+            seeds.generator(self.federation.seed, "peers", self.training_round, client),
+        )
+
+
+def exploration(epsilon: float, decay: float, server_round: int) -> float:
+    """Return the chance of random models in a round: ``epsilon (1 - decay)^(t-1)``."""
+    return float(epsilon * (1.0 - decay) ** (server_round - 1))
+
+
+def choose_peers(
+    affinity: np.ndarray,
+    others: np.ndarray,
+    count: int,
+    epsilon: float,
+    draw: np.random.Generator,
+) -> list[int]:
+    """Return ``count`` of the others, in order: any, or those of highest affinity, ties by lot."""
+    explore = draw.random() < epsilon
+    shuffled = draw.permutation(others)
+    if not explore:
+        shuffled = shuffled[np.argsort(-affinity[shuffled], kind="stable")]
+    return sorted(int(client) for client in shuffled[:count])

@@ -1,0 +1,46 @@
+"""pFedMe: Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes",
+NeurIPS 2020.
+
+Clients take steps on the Moreau envelope of their loss, ``w_i <- w_i - lr lam (w_i - theta_i)``
+with ``theta_i`` near the minimum of ``f_i(theta) + lam/2 |theta - w_i|^2``, their personal model.
+The server moves to ``(1 - beta) w + beta mean_i w_i``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedsuite.settings import setting
+from fedsuite.vector import Vector
+from strategies.base import BaseStrategy, Round
+from strategies.fedavg import uniform_weights
+
+
+@dataclass(frozen=True)
+class PFedMeParams:
+    """Settings of pFedMe."""
+
+    lam: float = setting(15.0, "pull of the personal model towards w_i", above=0)
+    inner_steps: int = setting(5, "steps of the personal model per batch; 0 = avg", low=0)
+    personal_lr: float = setting(0.01, "learning rate of the personal model", above=0)
+    beta: float = setting(1.0, "how far the server goes to the mean", above=0)
+
+
+class PFedMe(BaseStrategy):
+    """A plain mean of the anchors ``w_i``; personal models stay with their clients."""
+
+    Params = PFedMeParams
+    summary_line: ClassVar[str] = "personal models by Moreau envelopes around a global one"
+
+    def aggregate(self, round: Round) -> Vector:
+        """Go ``beta`` of the way to the mean."""
+        move = self.combine(round, uniform_weights(len(round.clients)))
+        return self.advance(round, scaled(move, self.params.beta))
+
+
+def scaled(move: Vector, beta: float) -> Vector:
+    """Return ``beta * move``: ``(1 - beta) w + beta (w + move)`` is ``w + beta move``."""
+    return move if beta == 1.0 else move * np.float32(beta)

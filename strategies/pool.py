@@ -1,0 +1,71 @@
+"""A server that keeps every client's last vectors and has no model of its own.
+
+FedAMP, FedFomo and APPLE build on it. A client's update is ``w_i - w_0`` with ``w_0`` the run's
+first model, so a row of zeros is that model: what a client starts from, and what a freeloader has.
+Rows are float32, ``N P`` numbers in memory and in each checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid
+
+from fedsuite.vector import Matrix, Vector
+from strategies.base import BaseStrategy, Federation, Round
+
+
+class PoolStrategy(BaseStrategy):
+    """Remembers the vectors named in ``kept``, one row per client, and who has sent any."""
+
+    shares_model: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ("update",)
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.pool: dict[str, Matrix] = {}
+        self.known = np.zeros(federation.num_clients, dtype=bool)
+        self.training_round = 0
+
+    def rows(self, name: str = "update") -> Matrix:
+        """Return everybody's last vector of some name, zeros for who has sent none."""
+        if name not in self.pool:
+            shape = (self.federation.num_clients, self.lengths()[name])
+            self.pool[name] = np.zeros(shape, dtype=np.float32)
+        return self.pool[name]
+
+    def aggregate(self, round: Round) -> Vector:
+        """Remember what came; the run's first model stays as it is."""
+        for name in self.kept:
+            self.rows(name)[round.clients] = round.arrays[name]
+        self.known[round.clients] = True
+        return round.model
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Say in ``training_round`` which round orders are for."""
+        self.training_round = server_round
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Clients score what they keep: ``training_round`` 0 says that nothing need travel."""
+        self.training_round = 0
+        return super().configure_evaluate(server_round, arrays, config, grid)
+
+    def state(self) -> dict[str, Any]:
+        """Return all rows and who is known."""
+        rows = {f"pool.{name}": matrix for name, matrix in self.pool.items()}
+        return super().state() | rows | {"known": self.known}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        super().load_state(state)
+        self.known = np.array(state["known"], dtype=bool)
+        names = [name for name in self.kept if f"pool.{name}" in state]
+        self.pool = {name: np.array(state[f"pool.{name}"]) for name in names}

@@ -1,0 +1,64 @@
+"""APPLE's server by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from strategies.apple import Apple, loss_schedule
+from strategies.base import Federation, Round
+
+
+def server() -> Apple:
+    strategy = Apple(
+        Federation(num_clients=3, client_sizes={0: 1, 1: 1, 2: 2}, seed=0, num_rounds=20)
+    )
+    strategy.model, strategy.training_round = np.full(2, 10, np.float32), 1
+    return strategy
+
+
+def received(clients: list[int], updates: list[list[float]]) -> Round:
+    count = len(clients)
+    return Round(
+        number=1,
+        model=np.full(2, 10, np.float32),
+        clients=clients,
+        arrays={"update": np.array(updates, np.float32)},
+        buffers=np.zeros((count, 0), np.float32),
+        num_examples=np.ones(count),
+        num_steps=np.ones(count),
+        lr=0.1,
+    )
+
+
+def test_the_schedule_by_hand() -> None:
+    """Over a tenth of 20 rounds: 1, then 0.001^(1/2), then nothing; never nothing at first."""
+    seen = [loss_schedule(t, 20, 0.1) for t in (1, 2, 3, 20)]
+    assert seen == pytest.approx([1.0, 0.0316228, 0.0, 0.0], rel=1e-5)
+    assert loss_schedule(1, 1, 0.1) == 1.0
+    assert loss_schedule(1, 20, 0.0) == 0.0
+
+
+def test_a_round_by_hand() -> None:
+    """Shares 1/4, 1/4, 1/2. All cores are (10, 10) at first; then client 2's moves by (1, 2)."""
+    strategy = server()
+    first = strategy.broadcast()
+    assert first["cores"].tolist() == [[10, 10]] * 3
+    assert first["shares"].tolist() == [0.25, 0.25, 0.5]
+    assert strategy.order(0).config == {"penalty": 0.1}
+    assert np.array_equal(strategy.aggregate(received([2], [[1, 2]])), [10, 10])
+    assert strategy.broadcast()["cores"].tolist() == [[10, 10], [10, 10], [11, 12]]
+
+
+def test_cores_survive() -> None:
+    strategy, again = server(), server()
+    strategy.aggregate(received([0, 2], [[1, 2], [3, 4]]))
+    again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
+    assert np.array_equal(again.broadcast()["cores"], strategy.broadcast()["cores"])
+    assert again.known.tolist() == [True, False, True]
+
+
+def test_no_core_travels_to_a_client_that_scores_itself() -> None:
+    strategy = server()
+    strategy.training_round = 0
+    assert strategy.broadcast()["cores"].shape == (0, 2)

@@ -1,0 +1,148 @@
+"""FedAMP's server by hand, by property, and at the size of a real network."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.base import Federation, Round
+from strategies.fedamp import FedAmp, FedAmpParams, attention, squared_distances
+
+SCALES = (0.0, 1e-18, 1.0, 1e18)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> np.ndarray:
+    """Rows of one to five clients, each with a magnitude of its own."""
+    count, size = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    numbers = st.lists(st.floats(-1, 1, width=32), min_size=size, max_size=size)
+    scales = st.sampled_from(SCALES).map(np.float32)
+    return np.stack([np.array(draw(numbers), np.float32) * draw(scales) for _ in range(count)])
+
+
+def received(updates: list[list[float]], clients: list[int], number: int = 1) -> Round:
+    count = len(clients)
+    return Round(
+        number=number,
+        model=np.array([10, 10], np.float32),
+        clients=clients,
+        arrays={"update": np.array(updates, np.float32)},
+        buffers=np.zeros((count, 0), np.float32),
+        num_examples=np.ones(count),
+        num_steps=np.ones(count),
+        lr=0.1,
+    )
+
+
+def server(count: int = 4, **params: float) -> FedAmp:
+    sizes = dict.fromkeys(range(count), 1)
+    federation = Federation(num_clients=count, client_sizes=sizes, seed=0)
+    strategy = FedAmp(federation, FedAmpParams(**params))
+    strategy.model, strategy.training_round = np.array([10, 10], np.float32), 2
+    return strategy
+
+
+def test_distances_by_hand() -> None:
+    rows = np.array([[0, 0], [3, 4], [0, 1]], np.float32)
+    assert squared_distances(rows).tolist() == [[0, 25, 1], [25, 0, 18], [1, 18, 0]]
+
+
+def test_attention_by_hand() -> None:
+    """Squared distances 1, 2 and 4 have the median 2: in its units 1/2, 1 and 2.
+
+    With sigma 1, alpha 1 and three clients an other weighs exp(-x)/2.
+    """
+    weights = attention(np.array([[0.0, 1, 2], [1, 0, 4], [2, 4, 0]]), 1.0, 1.0)
+    a, b, c = (math.exp(-x) / 2 for x in (0.5, 1, 2))
+    expected = [[1 - a - b, a, b], [a, 1 - a - c, c], [b, c, 1 - b - c]]
+    np.testing.assert_allclose(weights, expected)
+
+
+def test_sigma_and_alpha_by_hand() -> None:
+    """Two clients one median apart, sigma 2: alpha exp(-1/2)/2; at alpha 9 it would be more than
+    all, and others take all.
+    """
+    distances = np.array([[0.0, 7], [7, 0]])
+    assert attention(distances, 2.0, 1.0)[0, 1] == pytest.approx(math.exp(-0.5) / 2)
+    assert attention(distances, 2.0, 9.0).tolist() == [[0, 1], [1, 0]]
+
+
+def test_one_client_and_equal_ones() -> None:
+    """One attends to itself; of two equal ones each takes the other's, which is its own."""
+    assert attention(np.zeros((1, 1)), 1.0, 1.0).tolist() == [[1]]
+    assert attention(np.zeros((2, 2)), 2.0, 1.0).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+@given(matrices(), st.floats(0.01, 100), st.floats(0.01, 100))
+def test_weights_are_shares_at_any_magnitude(rows: np.ndarray, sigma: float, alpha: float) -> None:
+    weights = attention(squared_distances(rows), sigma, alpha)
+    assert np.isfinite(weights).all() and (weights >= 0).all()
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    backward = attention(squared_distances(rows[::-1].copy()), sigma, alpha)
+    np.testing.assert_allclose(backward[::-1, ::-1], weights, rtol=1e-9, atol=1e-12)
+
+
+def test_attention_does_not_depend_on_the_scale_of_models() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)
+    small, large = (attention(squared_distances(rows * f), 1.0, 1.0) for f in (1e-12, 1e12))
+    np.testing.assert_allclose(small, large, rtol=1e-5)
+
+
+def test_attention_lives_at_the_size_of_a_real_network() -> None:
+    """582,026 parameters that differ by 0.03: squared distances near 1000, whose exp(-x) is 0.
+
+    Two groups of five are 0.02 further apart: within a group attention is higher, across it is
+    lower, and neither vanishes nor is it all the same.
+    """
+    draw = np.random.default_rng(0)
+    centres = 0.02 * draw.standard_normal((2, 582_026), dtype=np.float32)
+    rows = np.repeat(centres, 5, axis=0)
+    rows += 0.03 / math.sqrt(2) * draw.standard_normal(rows.shape, dtype=np.float32)
+    distances = squared_distances(rows)
+    assert distances[0, 1] > 400 and math.exp(-distances[0, 1]) < 1e-100
+    weights = attention(distances, 1.0, 1.0)
+    others = weights[~np.eye(10, dtype=bool)]
+    assert 0.02 < others.min() and others.max() < 0.08, "1/n is 0.1"
+    assert 0.3 < np.diag(weights).min() and np.diag(weights).max() < 0.8
+    assert weights[0, 1] > 1.3 * weights[0, 9]
+
+
+def test_a_round_by_hand() -> None:
+    """Models (10, 10) + (0, 0) and + (4, 0), one median apart: each weighs the other by 1/e.
+
+    Cloud models: 10 + 4/e and 10 + 4 (1 - 1/e). Nobody else has a model, so none has a cloud.
+    """
+    strategy = server()
+    round = received([[0, 0], [4, 0]], [0, 2])
+    assert np.array_equal(strategy.aggregate(round), [10, 10])
+    clouds = [strategy.order(client).arrays["cloud"] for client in range(4)]
+    np.testing.assert_allclose(clouds[0], [10 + 4 / math.e, 10], rtol=1e-6)
+    np.testing.assert_allclose(clouds[2], [14 - 4 / math.e, 10], rtol=1e-6)
+    assert clouds[1].size == clouds[3].size == 0
+    np.testing.assert_allclose(round.per_client["self_attention"], 1 - 1 / math.e)
+
+
+def test_who_stays_away_is_remembered_and_state_survives() -> None:
+    strategy = server()
+    strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
+    strategy.aggregate(received([[2, 2]], [0], 2))
+    again = server()
+    again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
+    for client in range(4):
+        expected = strategy.order(client).arrays["cloud"]
+        assert np.array_equal(again.order(client).arrays["cloud"], expected)
+    weight = math.exp(-1)
+    np.testing.assert_allclose(
+        strategy.order(0).arrays["cloud"], [12 + 2 * weight, 12 - 2 * weight], rtol=1e-6
+    )
+
+
+def test_nothing_travels_to_a_client_that_scores_itself() -> None:
+    strategy = server()
+    strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
+    strategy.training_round = 0
+    assert strategy.order(0).arrays["cloud"].size == 0
