@@ -125,7 +125,7 @@ BLOCKS: dict[str, Block] = {
             "local-steps": 30,
             "batch-size": 16,
             "lr": 0.01,
-            "num-rounds": 40,
+            "num-rounds": 30,
             "eval-rows": 2000,
             "target-accuracy": 0.65,
         },
@@ -160,7 +160,7 @@ BLOCKS: dict[str, Block] = {
             "batch-size": 64,
             "lr": 0.05,
             "momentum": 0.9,
-            "num-rounds": 50,
+            "num-rounds": 30,
             "eval-rows": 2000,
         },
         {
