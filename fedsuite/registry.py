@@ -29,11 +29,23 @@ class Algorithm:
 ALGORITHMS: dict[str, tuple[str, str]] = {
     "avg": ("strategies.avg:Avg", "clients.fedavg:FedAvgClient"),
     "feda4": ("strategies.feda4:FedA4", "clients.feda4:FedA4Client"),
+    "fedacg": ("strategies.fedacg:FedAcg", "clients.fedacg:FedAcgClient"),
     "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
     "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
     "fedbac": ("strategies.fedbac:FedBac", "clients.fedbac:FedBacClient"),
     "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
+    "fedprox-tailored": (
+        "strategies.fedprox_tailored:FedProxTailored",
+        "clients.fedprox:FedProxClient",
+    ),
+    "foolsgold": ("strategies.foolsgold:FoolsGold", "clients.fedavg:FedAvgClient"),
     "local": ("strategies.local:Local", "clients.local:LocalClient"),
+    "scaffold": ("strategies.scaffold:Scaffold", "clients.scaffold:ScaffoldClient"),
+    "scaffold-tailored": (
+        "strategies.scaffold_tailored:ScaffoldTailored",
+        "clients.scaffold:ScaffoldClient",
+    ),
+    "stem": ("strategies.stem:Stem", "clients.stem:StemClient"),
     "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
 }
 
