@@ -30,6 +30,7 @@ ALGORITHMS: dict[str, tuple[str, str]] = {
     "apple": ("strategies.apple:Apple", "clients.apple:AppleClient"),
     "avg": ("strategies.avg:Avg", "clients.fedavg:FedAvgClient"),
     "feda4": ("strategies.feda4:FedA4", "clients.feda4:FedA4Client"),
+    "fedacg": ("strategies.fedacg:FedAcg", "clients.fedacg:FedAcgClient"),
     "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
     "fedamp": ("strategies.fedamp:FedAmp", "clients.fedamp:FedAmpClient"),
     "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
@@ -37,9 +38,20 @@ ALGORITHMS: dict[str, tuple[str, str]] = {
     "feddual": ("strategies.feddual:FedDual", "clients.feddual:FedDualClient"),
     "fedfomo": ("strategies.fedfomo:FedFomo", "clients.fedfomo:FedFomoClient"),
     "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
+    "fedprox-tailored": (
+        "strategies.fedprox_tailored:FedProxTailored",
+        "clients.fedprox:FedProxClient",
+    ),
     "fedtgp": ("strategies.fedtgp:FedTgp", "clients.fedtgp:FedTgpClient"),
+    "foolsgold": ("strategies.foolsgold:FoolsGold", "clients.fedavg:FedAvgClient"),
     "local": ("strategies.local:Local", "clients.local:LocalClient"),
     "pfedme": ("strategies.pfedme:PFedMe", "clients.pfedme:PFedMeClient"),
+    "scaffold": ("strategies.scaffold:Scaffold", "clients.scaffold:ScaffoldClient"),
+    "scaffold-tailored": (
+        "strategies.scaffold_tailored:ScaffoldTailored",
+        "clients.scaffold:ScaffoldClient",
+    ),
+    "stem": ("strategies.stem:Stem", "clients.stem:StemClient"),
     "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
 }
 

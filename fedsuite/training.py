@@ -259,6 +259,7 @@ def _make_strategy(
         learning_rate=config.learning_rate,
         eval_every=config.eval_every,
         personal_eval=config.personal_eval == "on",
+        plain_sgd=config.optimizer == "sgd" and not config.momentum,
         introduction={
             "run": config.to_json(),
             "run-dir": str(record.folder),

@@ -37,7 +37,8 @@ class Federation:
     """What a strategy needs to know of the run.
 
     ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
-    server's probe set; ``shapes`` names the model's parameters in the order of the flat vector.
+    server's probe set; ``shapes`` names the model's parameters in the order of the flat vector;
+    ``plain_sgd``: clients step without momentum and without Adam.
     """
 
     num_clients: int
@@ -51,6 +52,7 @@ class Federation:
     learning_rate: Callable[[int], float] = lambda server_round: 0.01
     eval_every: int = 1
     personal_eval: bool = False
+    plain_sgd: bool = True
     introduction: Mapping[str, str] = field(default_factory=dict)
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -117,6 +119,10 @@ class BaseStrategy(Strategy):
     def aggregate(self, round: Round) -> Vector:
         """Return the next global vector; default ``w + server_lr * sum n_i/n v_i``."""
         return self.step(round, sample_weights(round.num_examples))
+
+    def departure(self) -> Vector:
+        """Return the model clients train from; by default the global one, which is also scored."""
+        return self.model
 
     def broadcast(self) -> dict[str, Vector]:
         """Return vectors that all clients receive beside the model."""
@@ -275,7 +281,7 @@ class BaseStrategy(Strategy):
     ) -> list[Message]:
         shared = self.broadcast()
         if self.shares_model:
-            shared |= {"model": self.model}
+            shared |= {"model": self.departure() if kind == MessageType.TRAIN else self.model}
             shared |= {"buffers": self.buffers} if self.buffers.size else {}
         packed = wire.write_arrays(shared)
         config = {

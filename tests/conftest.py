@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-for helpers in ("fedsuite", "clients"):
+for helpers in ("fedsuite", "clients", "strategies"):
     sys.path.insert(0, str(Path(__file__).parent / helpers))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -35,9 +35,14 @@ class Bowl:
         return (self.model.module.at() - x[0]).square().sum() / 2  # type: ignore[attr-defined]
 
 
-def place(folder: Path, training: Training, server_round: int = 1) -> Site:
-    """A client with one row, ``x = (1, 3)``, of class 0 out of 2."""
-    row = torch.tensor([[1.0, 3.0]])
+def place(
+    folder: Path,
+    training: Training,
+    server_round: int = 1,
+    bottom: tuple[float, float] = (1.0, 3.0),
+) -> Site:
+    """A client with one row, ``x = bottom``, of class 0 out of 2."""
+    row = torch.tensor([bottom])
     task: Any = SimpleNamespace(
         rows=lambda indices: (row[indices], torch.zeros(len(indices), dtype=torch.long)),
         labels=lambda indices: np.zeros(len(indices), dtype=np.int64),

@@ -1,0 +1,23 @@
+"""FedProx with TACO's tailored coefficients: Liu et al., "TACO", Fig. 6; FedProx is Li et al.,
+"Federated Optimization in Heterogeneous Networks", MLSys 2020.
+
+FedProx's client adds ``zeta_i (w_local - w)`` with its own ``zeta_i = zeta (1 - alpha_i)``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsuite import wire
+from strategies.fedprox import FedProx
+from strategies.tailored import Tailored
+
+
+class FedProxTailored(Tailored, FedProx):
+    """FedProx whose ``zeta`` differs by client."""
+
+    summary_line: ClassVar[str] = "FedProx with TACO's coefficient per client"
+
+    def order(self, client: int) -> wire.Order:
+        """Replace the common ``zeta`` by the client's own."""
+        return wire.Order(config={"zeta": self.tailor(self.params.zeta, client)})

@@ -1,0 +1,105 @@
+"""FoolsGold: Fung, Yoon, Beschastnikh, "The Limitations of Federated Learning in Sybil Settings",
+RAID 2020; and the form of it in TACO's Algorithm 1.
+
+``taco``: ``rho_i = max(cos(Delta_i, mean_j Delta_j), 0)``; those who agree with the mean count.
+``original``: clients whose summed updates ``H_i`` point the same way count as one and the same;
+with ``s_ij = cos(H_i, H_j)`` and ``m_i = max_j s_ij``, the honest are pardoned
+(``s_ij m_i / m_j`` where ``m_j > m_i``), and ``rho_i = kappa (logit(1 - max_j s_ij) + 1/2)``.
+Either way ``w <- w + server_lr sum_i rho_i v_i / sum_j rho_j``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsuite.settings import setting
+from fedsuite.vector import Matrix, Vector, cosines, mean_row
+from strategies.base import BaseStrategy, Federation, Round
+from strategies.taco import normalised
+
+SAME_DIRECTION = 1e-9
+LEAST_TRUST, MOST_TRUST = 0.01, 0.99
+BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class FoolsGoldParams:
+    """Settings of FoolsGold."""
+
+    variant: str = setting(
+        "taco",
+        "weights: agreement with the mean, or how unlike the others over all rounds",
+        choices=("taco", "original"),
+    )
+    kappa: float = setting(1.0, "original: confidence of the logit; 0 = plain mean", low=0)
+
+
+class FoolsGold(BaseStrategy):
+    """Aggregation weights by the direction of updates."""
+
+    Params = FoolsGoldParams
+    summary_line: ClassVar[str] = "weights by the direction of updates"
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.history: Matrix = np.zeros((federation.num_clients, 0), dtype=np.float32)
+
+    def aggregate(self, round: Round) -> Vector:
+        """Average by agreement, or by the history of updates."""
+        if self.params.variant == "taco":
+            return self.step(round, agreement_weights(round.updates))
+        if not self.history.size:
+            self.history = np.zeros((len(self.history), round.model.size), dtype=np.float32)
+        self.history[round.clients] += round.updates
+        similarity = pairwise_cosines(self.history[round.clients])
+        return self.step(round, distinct_weights(similarity, self.params.kappa))
+
+    def state(self) -> dict[str, Any]:
+        """Return the clients' summed updates, empty unless they are used."""
+        return super().state() | {"history": self.history}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        super().load_state(state)
+        self.history = state["history"].copy()
+
+
+def agreement_weights(deltas: Matrix) -> np.ndarray:
+    """TACO, Algorithm 1: ``max(cos(D_i, mean D), 0)`` scaled to sum 1; all zero: uniform."""
+    return _shares(np.maximum(cosines(deltas, mean_row(deltas)), 0.0))
+
+
+def distinct_weights(similarity: Matrix, kappa: float = 1.0) -> np.ndarray:
+    """Fung et al., Algorithm 1, scaled to sum 1; ``similarity`` is ``(n, n)``, its diagonal unused.
+
+    Where nobody differs from everybody else, all weigh the same.
+    """
+    alike = np.maximum(similarity, 0.0)
+    np.fill_diagonal(alike, 0.0)
+    nearest = alike.max(axis=1)
+    pardon = np.ones_like(alike)
+    np.divide(nearest[:, None], nearest, out=pardon, where=nearest > nearest[:, None])
+    trust = 1.0 - (alike * pardon).max(axis=1)
+    if trust.max() <= SAME_DIRECTION:
+        return _shares(np.zeros(len(trust)))
+    trust = np.clip(trust / trust.max(), LEAST_TRUST, MOST_TRUST)
+    return _shares(np.clip(kappa * (np.log(trust / (1.0 - trust)) + 0.5), 0.0, 1.0))
+
+
+def pairwise_cosines(rows: Matrix) -> Matrix:
+    """Return the cosines of all pairs of rows in float64; 0 where either has no length."""
+    products = np.zeros((len(rows), len(rows)))
+    for start in range(0, rows.shape[1], BLOCK):
+        block = rows[:, start : start + BLOCK].astype(np.float64)
+        products += block @ block.T
+    lengths = np.sqrt(np.diag(products))
+    scale = np.outer(lengths, lengths)
+    return np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1)
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    return normalised(weights, np.ones(len(weights), dtype=bool))

@@ -1,0 +1,28 @@
+"""SCAFFOLD with TACO's tailored coefficients: Liu et al., "TACO", Fig. 6; SCAFFOLD is Karimireddy
+et al., ICML 2020.
+
+SCAFFOLD's client adds ``a_i (c - c_i)`` with its own ``a_i = coefficient (1 - alpha_i)``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsuite import wire
+from strategies.scaffold import Scaffold
+from strategies.tailored import Tailored
+
+
+class ScaffoldTailored(Tailored, Scaffold):
+    """SCAFFOLD whose coefficient differs by client."""
+
+    summary_line: ClassVar[str] = "SCAFFOLD with TACO's coefficient per client"
+
+    def update_tells(self) -> bool:
+        """Tailored coefficients are never 1, so an update tells only where there are none."""
+        return self.federation.plain_sgd and self.params.coefficient == 0.0
+
+    def order(self, client: int) -> wire.Order:
+        """Replace the common coefficient by the client's own."""
+        own = {"coefficient": self.tailor(self.params.coefficient, client)}
+        return wire.Order(config=super().order(client).config | own)

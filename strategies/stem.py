@@ -1,0 +1,76 @@
+"""STEM: Khanduri, Sharma, Yang, Hong, Liu, Rajawat, Varshney, "STEM: A Stochastic Two-Sided
+Momentum Algorithm Achieving Near-Optimal Sample and Communication Complexities for Federated
+Learning", NeurIPS 2021; as in TACO's Algorithm 1.
+
+Client: ``v_k = g_k + (1 - a)(v_{k-1} - grad at w_{k-1}, same batch)``, ``w_{k+1} = w_k - lr v_k``.
+Server: ``v = mean_i v_i``, ``w <- w - server_lr (mean_i Delta_i + lr v)``: after the average, one
+more step along the mean direction. ``v`` is every client's first ``v_{k-1}`` in the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedsuite import wire
+from fedsuite.settings import setting
+from fedsuite.vector import Vector, weighted_sum
+from strategies.base import BaseStrategy, Federation, Round
+from strategies.fedavg import uniform_weights
+
+
+@dataclass(frozen=True)
+class StemParams:
+    """Settings of STEM."""
+
+    a: float = setting(0.2, "share of the direction that is forgotten; 1 = plain", low=0, high=1)
+    server_step: bool = setting(True, "the server's own step along the mean direction")
+
+
+class Stem(BaseStrategy):
+    """Momentum on both sides, with a second gradient in every local step."""
+
+    Params = StemParams
+    summary_line: ClassVar[str] = "variance-reduced momentum of clients and server"
+    expects: ClassVar[tuple[str, ...]] = ("update", "direction")
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.direction: Vector = np.zeros(0, dtype=np.float32)
+        self.last_step = 0.0
+
+    def broadcast(self) -> dict[str, Vector]:
+        """Send the mean direction, zero in the first round."""
+        return {"direction": self.direction if self.direction.size else np.zeros_like(self.model)}
+
+    def order(self, client: int) -> wire.Order:
+        """Say how long the server's own step was: the point before it is ``w + last_step v``."""
+        return wire.Order(config={"last-step": self.last_step})
+
+    def aggregate(self, round: Round) -> Vector:
+        """Average models and directions; go on along the latter."""
+        weights = uniform_weights(len(round.clients))
+        move = self.combine(round, weights)
+        self.direction = weighted_sum(weights, round.arrays["direction"])
+        self.last_step = 0.0
+        if self.params.server_step:
+            move = go_on(move, self.direction, round.lr)
+            self.last_step = self.federation.server_lr * round.lr
+        return self.advance(round, move)
+
+    def state(self) -> dict[str, Any]:
+        """Return the mean direction and the length of the last step along it."""
+        return super().state() | {"direction": self.direction, "last_step": self.last_step}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take both back."""
+        super().load_state(state)
+        self.direction, self.last_step = state["direction"], state["last_step"]
+
+
+def go_on(move: Vector, direction: Vector, lr: float) -> Vector:
+    """Return ``move - lr v``: the mean update and one more step."""
+    return move - np.float32(lr) * direction

@@ -1,0 +1,44 @@
+"""TACO's tailored coefficients (Liu et al., Eq. 7 and Fig. 6) for the corrections of others.
+
+Each client has an ``alpha_i``, high if its last update was short and along the mean. A method
+mixed with :class:`Tailored` scales its own coefficient by ``1 - alpha_i``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedsuite.vector import Vector
+from strategies.base import BaseStrategy, Federation, Round
+from strategies.taco import FIRST_ALPHA, correction_coefficients
+
+
+class Tailored(BaseStrategy):
+    """Mixed in before a strategy: measures ``alpha_i`` in each round and remembers them."""
+
+    def __init__(self, federation: Federation, params: Any = None) -> None:
+        super().__init__(federation, params)
+        self.alpha = np.full(federation.num_clients, FIRST_ALPHA)
+
+    def aggregate(self, round: Round) -> Vector:
+        """Aggregate as the method does; note the coefficients for the next round."""
+        alpha = correction_coefficients(round.updates)
+        self.alpha[round.clients] = alpha
+        round.per_client["alpha"] = alpha
+        return super().aggregate(round)
+
+    def tailor(self, coefficient: float, client: int) -> float:
+        """Return ``coefficient (1 - alpha_i)``."""
+        return float(coefficient * (1.0 - self.alpha[client]))
+
+    def state(self) -> dict[str, Any]:
+        """Return the coefficients too."""
+        return super().state() | {"alpha": self.alpha}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        super().load_state(state)
+        self.alpha = state["alpha"].copy()

@@ -1,0 +1,89 @@
+"""The baselines of TACO's Algorithm 1 as whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fedsuite.inline import InlineGrid
+from fedsuite.record import read_document, read_lines
+
+Experiment = Callable[..., Path]
+BASELINES = ("fedacg", "fedprox-tailored", "foolsgold", "scaffold", "scaffold-tailored", "stem")
+FOOLSGOLD = {"foolsgold.variant": "original"}
+
+
+def model(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_differs_from_averaging_by_default(experiment: Experiment, algo: str) -> None:
+    plain = [model(experiment(name, local_epochs=2)) for name in ("fedavg", "avg")]
+    assert model(experiment(algo, local_epochs=2)) not in plain
+
+
+OFF = [
+    ("fedacg", {"fedacg.lam": 0, "fedacg.beta": 0}, "avg"),
+    ("fedprox-tailored", {"fedprox-tailored.zeta": 0}, "fedavg"),
+    ("foolsgold", FOOLSGOLD | {"foolsgold.kappa": 0}, "avg"),
+    ("scaffold", {"scaffold.coefficient": 0}, "avg"),
+    ("scaffold-tailored", {"scaffold-tailored.coefficient": 0}, "avg"),
+    ("stem", {"stem.a": 1, "stem.server-step": False}, "avg"),
+]
+
+
+@pytest.mark.parametrize(("algo", "off", "plain"), OFF, ids=[row[0] for row in OFF])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"num_clients": 5, "fraction_train": 0.6, "server_lr": 0.7, "partition": "sizes"}],
+    ids=["all", "some"],
+)
+def test_with_its_idea_off_it_is_plain_averaging(
+    experiment: Experiment, algo: str, off: dict, plain: str, how: dict
+) -> None:
+    settings = {"local_epochs": 2, "num_rounds": 3} | how
+    assert model(experiment(algo, **settings, **off)) == model(experiment(plain, **settings))
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_batch_norm_models_train(experiment: Experiment, algo: str) -> None:
+    settings = {"num_clients": 40, "fraction_train": 0.05, "eval_rows": 8}
+    folder = experiment(algo, model="resnet18", **settings)
+    saved = load_file(folder / "model.safetensors")
+    assert np.abs(saved["bn1.running_mean"]).sum() > 0
+    assert all(np.isfinite(tensor).all() for tensor in saved.values())
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_clients_who_all_freeload_but_one(experiment: Experiment, algo: str) -> None:
+    folder = experiment(algo, freeloaders="3", num_rounds=3)
+    summary = read_document(folder / "summary.json")
+    assert (summary["failed_replies"], summary["expelled"]) == (0, [])
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+@pytest.mark.parametrize("how", [{"optimizer": "adam", "lr": 0.001}, {"momentum": 0.9, "lr": 0.01}])
+def test_other_optimisers_train_too(experiment: Experiment, algo: str, how: dict) -> None:
+    folder = experiment(algo, num_rounds=4, eval_every=2, **how)
+    rows = read_lines(folder / "history.jsonl")
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    assert read_document(folder / "summary.json")["failed_replies"] == 0
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_nodes_do_not_matter(experiment: Experiment, algo: str) -> None:
+    settings = {"num_clients": 5, "fraction_train": 0.6, "num_rounds": 3}
+    one, three = (model(experiment(algo, InlineGrid(n), **settings)) for n in (1, 3))
+    assert one == three
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_it_learns_the_digits(experiment: Experiment, algo: str) -> None:
+    """Plain averaging has 0.78 here, and 0.64 to 0.86 over seeds; guessing has 0.1."""
+    folder = experiment(algo, num_rounds=12)
+    assert read_document(folder / "summary.json")["final_accuracy"] > 0.5
