@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.app import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
 from clients.fedavg import FedAvgClient
+from fedsuite.inline import InlineGrid
 from strategies.foolsgold import FoolsGold, agreement_weights, distinct_weights, pairwise_cosines
 
 SCALES = (0.0, 1e-18, 1.0, 1e18)
@@ -164,12 +166,36 @@ def test_tacos_form_remembers_nothing() -> None:
     assert strategy.state()["history"].size == 0
 
 
-def test_the_two_variants_differ_and_the_original_repeats_after_resume(
+class PowerCut(BaseException):
+    """Nothing in the suite expects it."""
+
+
+class FailingGrid(InlineGrid):
+    """Loses power in the third round."""
+
+    rounds = 0
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        messages = list(messages)
+        self.rounds += any(m.metadata.message_type == "train" for m in messages)
+        if self.rounds == 3:
+            raise PowerCut
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+def test_the_original_goes_on_after_a_power_cut_with_its_memory(
     experiment: Callable[..., Path],
 ) -> None:
-    def model(**settings: object) -> bytes:
-        return (experiment("foolsgold", **settings) / "model.safetensors").read_bytes()
+    def model(folder: Path) -> bytes:
+        return (folder / "model.safetensors").read_bytes()
 
-    old = {"foolsgold.variant": "original", "num_rounds": 3, "fraction_train": 0.5}
-    assert model(**old) == model(**old)
-    assert model(**old) != model(num_rounds=3, fraction_train=0.5)
+    some = {"num_rounds": 4, "fraction_train": 0.75}
+    old = some | {"foolsgold.variant": "original"}
+    whole = experiment("foolsgold", **old)
+    with pytest.raises(PowerCut):
+        experiment("foolsgold", FailingGrid(1), **old, run_name="cut")
+    again = experiment("foolsgold", **old, run_name="cut", resume=True)
+    assert model(again) == model(whole)
+    assert model(whole) != model(experiment("foolsgold", **some))
