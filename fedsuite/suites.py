@@ -174,16 +174,22 @@ def _read(path: Path) -> dict[str, Any]:
 def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
     small = dict(raw["small"]) if scale == "small" else {}
     picked = small.pop("axes", {})
+    if not isinstance(picked, dict):
+        raise UserError(f"{path}: small.axes = {picked!r} is not a table.")
     axes = {name: _axis(path, name, axis) for name, axis in raw["axes"].items()}
     for name, axis in picked.items():
         if name not in axes:
             raise UserError(f"{path}: small.axes.{name} is not an axis. {suggest(name, axes)}")
         axes[name] = _small_axis(path, name, axis, axes[name])
     base, override = _settings(path, "base", raw.get("base", {})), _settings(path, "small", small)
+    skips = raw.get("skip", [])
+    for skipped in skips:
+        if not isinstance(skipped, dict) or not skipped.keys() <= axes.keys():
+            raise UserError(f"{path}: skip = {skipped!r} is not a table of labels.")
     plans = []
     for labels in itertools.product(*axes.values()):
         chosen = dict(zip(axes, labels, strict=True))
-        if any(chosen | skipped == chosen for skipped in raw.get("skip", [])):
+        if any(chosen | skipped == chosen for skipped in skips):
             continue
         settings = dict(base)
         for name, label in chosen.items():
@@ -196,7 +202,7 @@ def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
 
 
 def _axis(path: Path, name: str, raw: Any) -> Axis:
-    if isinstance(raw, list) and raw:
+    if isinstance(raw, list) and raw and all(isinstance(v, Label) for v in raw):
         return {value: ({name: value}, {}) for value in raw}
     if isinstance(raw, dict) and raw:
         return {
@@ -249,7 +255,8 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
     path, labels = suite.path, list(raw["axes"])
     for metric in (suite.metric, *suite.also):
         if metric not in METRICS:
-            raise UserError(f"{path}: metric '{metric}' is not known. {suggest(metric, METRICS)}")
+            known = suggest(str(metric), METRICS)
+            raise UserError(f"{path}: metric '{metric}' is not known. {known}")
     for where, names in (("rows", [suite.rows]), ("columns", suite.columns)):
         for name in names:
             if name not in labels:
@@ -258,9 +265,6 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
         if source not in sources():
             known = suggest(str(source), sources())
             raise UserError(f"{path}: there are no numbers of '{source}'. {known}")
-    for skipped in raw.get("skip", []):
-        if not isinstance(skipped, dict) or not skipped.keys() <= set(labels):
-            raise UserError(f"{path}: skip = {skipped!r} is not a table of labels.")
     key = "runs" if suite.scale == "paper" else "runs-small"
     if raw.get(key) != len(suite.plans):
         raise UserError(

@@ -118,6 +118,7 @@ def test_combinations_can_be_left_out(write: Write) -> None:
         ("seed = [1]", "seed = [3]", "small.axes.seed has no label '3'"),
         ("seed = [1]", "sead = [1]", "small.axes.sead is not an axis"),
         ("seed = [1, 2]", "seed = []", "axes.seed must be a list"),
+        ("seed = [1, 2]", "seed = [[1], [2]]", "axes.seed must be a list"),
         ("num-clients = 4", 'data-root = "x"', "given by the command"),
         ("even = {", "even = 3 # {", "axes.data.even = 3 is not a table"),
         ("runs = 8", 'runs = 8\npaper = ["TACO, Table IX"]', "no numbers of 'TACO, Table IX'"),
