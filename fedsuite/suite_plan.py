@@ -84,14 +84,13 @@ def plan_jobs(
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
     """Return the document that tells a report what the runs beside it are."""
     unit, better = METRICS[suite.metric]
-    small = suite.scale == "small"
     words = ["fedsuite", "suite", str(suite.path)]
-    words += ["--scale", "small"] if small else []
+    words += ["--scale", "small"] if suite.scale == "small" else []
     words += ["--data-root", data_root] if data_root else []
     numbers = suite.numbers()
     return {
         "name": suite.path.stem,
-        "title": suite.title + (" (small scale, not the paper's setting)" if small else ""),
+        "title": suite.title,
         "note": suite.note,
         "scale": suite.scale,
         "metric": suite.metric,

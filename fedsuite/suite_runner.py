@@ -48,14 +48,13 @@ def run_suite(
     folder = results / suite.name
     make_folder(folder)
     with _hold(folder):
-        document = manifest(suite, listed, data_root)
-        write_json(folder / MANIFEST, document)
+        write_json(folder / MANIFEST, manifest(suite, listed, data_root))
         finished = _finished_elsewhere(folder)
         for job in mine:
             if job.key in finished and not job.begun:
                 _copy(finished[job.key], job.folder)
         runs = [Run(job, "done" if job.done else "waiting") for job in mine]
-        with View(console, document, runs) as view:
+        with View(console, suite, runs) as view:
             _work(runs, Crew(engine, _width(jobs, engine, mine)), view)
         view.conclude(folder)
     return 1 if any(run.state == "failed" for run in runs) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from rich.table import Table
 from fedsuite.progress import clock, seconds_left
 from fedsuite.record import read_lines
 from fedsuite.suite_plan import Job
+from fedsuite.suites import Suite
 
 STYLES = {"running": "bold", "failed": "red", "done": "green", "waiting": "dim"}
 ORDER = ("failed", "running", "waiting", "done")
@@ -82,8 +83,11 @@ class Run:
 class View:
     """Shows the runs of a suite while they go on."""
 
-    def __init__(self, console: Console, document: Mapping[str, Any], runs: Sequence[Run]) -> None:
-        self.console, self.runs, self.title = console, runs, str(document["title"])
+    def __init__(self, console: Console, suite: Suite, runs: Sequence[Run]) -> None:
+        self.console, self.runs = console, runs
+        small = suite.scale == "small"
+        self.title = suite.title + (" (small scale, not the paper's setting)" if small else "")
+        self._scale = "small scale: " if small else ""
         self._said = {run.job.name: run.state for run in runs}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
@@ -106,7 +110,7 @@ class View:
     def update(self) -> None:
         """Show how the runs stand now."""
         if self._live:
-            self._live.update(self._table(self.console.height - 6), refresh=True)
+            self._live.update(self._table(self.console.height - 5), refresh=True)
             return
         ended = sum(run.state in ("done", "failed") for run in self.runs)
         for run in self.runs:
@@ -125,8 +129,9 @@ class View:
     def _table(self, height: int) -> Table:
         """Return the runs that matter most now, as many as there is room for."""
         counts = Counter(run.state for run in self.runs)
-        caption = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
-        table = Table(box=None, padding=(0, 2, 0, 0), caption=caption, caption_justify="left")
+        sums = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+        table = Table(box=None, padding=(0, 2, 0, 0), caption=self._scale + sums)
+        table.caption_justify = "left"
         for heading in ("run", "state", "round", "accuracy", "time left"):
             table.add_column(heading)
         ranked = sorted(self.runs, key=lambda run: ORDER.index(run.state))

@@ -28,7 +28,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "mean_last5_accuracy": ("%", "higher"),
     "personal_accuracy": ("%", "higher"),
     "personal_worst": ("%", "higher"),
-    "smoothness": ("%", "lower"),
+    "smoothness": ("", "lower"),
     "final_loss": ("", "lower"),
     "rounds_to_target": ("rounds", "lower"),
     "compute_seconds_to_target": ("s", "lower"),

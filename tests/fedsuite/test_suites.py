@@ -210,7 +210,7 @@ def test_the_manifest_tells_a_report_what_it_needs(write: Write, tmp_path: Path)
     assert run["name"] == f"fedavg-skewed-s1-{run['key'][:8]}" and len(run["key"]) == 64
     assert document == {
         "name": "mine",
-        "title": "A table (small scale, not the paper's setting)",
+        "title": "A table",
         "note": "",
         "scale": "small",
         "metric": "final_accuracy",
