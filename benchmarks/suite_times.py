@@ -69,9 +69,14 @@ def step_of(config: RunConfig) -> Step:
 
 
 @cache
-def step_seconds(kind: Step) -> float:
+def step_seconds(step: Step) -> float:
+    """Time a kind of step once."""
+    return time_step(step)
+
+
+def time_step(step: Step) -> float:
     """Return the CPU seconds of one training step, the median of a few."""
-    model, dataset, batch, optimizer = kind
+    model, dataset, batch, optimizer = step
     shape = DATA[dataset][2]
     net = build_model(model, shape, seed=1)
     size = (batch, *shape.input_shape)
