@@ -77,6 +77,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_engine(resume, default=None)
     resume.set_defaults(do=_resume)
 
+    suite = commands.add_parser("suite", help="run all experiments of a table or figure")
+    suite.add_argument("file", metavar="FILE", help="suite file, see sim_configs/suites")
+    suite.add_argument("--scale", choices=("paper", "small"), default="paper", help="how large")
+    suite.add_argument("--jobs", type=_positive, default=0, metavar="N", help="runs at a time")
+    suite.add_argument(
+        "--only", nargs="+", action="extend", default=[], metavar="LABEL=VALUE", help="pick runs"
+    )
+    suite.add_argument("--results-dir", default="runs", help="where suites are (default: runs)")
+    suite.add_argument("--data-root", default="", metavar="DIR", help="hub-style parquet")
+    suite.add_argument("--engine", choices=("inline", "ray"), default="inline")
+    suite.set_defaults(do=_suite)
+
     show = commands.add_parser("show", help="show a run's results")
     _add_run(show)
     show.set_defaults(do=_show)
@@ -267,6 +279,23 @@ def read_settings(files: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
         if values.get(key):
             values[key] = str(Path(str(values[key])).expanduser().absolute())
     return values
+
+
+def _suite(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from fedsuite.suite_runner import run_suite
+    from fedsuite.suites import read_suite
+
+    return run_suite(
+        read_suite(Path(arguments.file), arguments.scale),
+        jobs=arguments.jobs,
+        only=arguments.only,
+        results=Path(arguments.results_dir).expanduser().absolute(),
+        engine=arguments.engine,
+        data_root=arguments.data_root,
+        console=Console(),
+    )
 
 
 def _show(arguments: argparse.Namespace) -> None:

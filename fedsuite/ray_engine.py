@@ -95,7 +95,7 @@ def superlink(home: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
     try:
         _await_health(process, port, home)
@@ -133,7 +133,7 @@ def _submit(
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_end_with_parent,
+        preexec_fn=end_with_parent,
     )
 
 
@@ -200,7 +200,7 @@ def _toml(value: str | int | float | bool) -> str:
     return repr(value)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Ask the kernel to end this child when its parent dies, however it dies (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

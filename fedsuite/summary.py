@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from statistics import pstdev
+from statistics import median, pstdev
 from typing import Any
 
 from fedsuite.config import RunConfig
@@ -49,6 +49,7 @@ def summarise(
         "compute_seconds_to_target": None
         if reached is None
         else _total([r for r in history if r["round"] <= reached], "compute_seconds"),
+        "compute_seconds_per_round": _median([row.get("compute_seconds") for row in history]),
         "wall_seconds": _total(history, "wall_seconds"),
         "client_compute_seconds": _total(history, "client_compute_seconds"),
         "upload_bytes": int(_total(history, "upload_bytes")),
@@ -88,6 +89,11 @@ def detection_rates(
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _total(history: Rows, name: str) -> float:
