@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -63,3 +64,29 @@ def experiment(tmp_path: Path) -> Callable[..., Path]:
         return run(parse(values), grid or InlineGrid(1), engine="inline")
 
     return start
+
+
+@pytest.fixture
+def small_resnet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``resnet18`` be a small batch-norm model, so that whole runs of it take no time."""
+    from torch import nn
+
+    from tasks.models import MODELS
+    from tasks.shapes import DataShape
+
+    def make(shape: DataShape) -> nn.Module:
+        layers = {
+            "conv1": nn.Conv2d(shape.input_shape[0], 4, 3, padding=1, bias=False),
+            "bn1": nn.BatchNorm2d(4),
+            "relu": nn.ReLU(),
+            "pool": nn.AdaptiveAvgPool2d(2),
+            "flat": nn.Flatten(),
+            "fc": nn.Linear(16, shape.num_classes),
+        }
+        model = nn.Sequential()
+        for name, layer in layers.items():
+            model.add_module(name, layer)
+        return model
+
+    small = dataclasses.replace(MODELS["resnet18"], make=make)
+    monkeypatch.setitem(MODELS, "resnet18", small)

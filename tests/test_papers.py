@@ -128,8 +128,17 @@ def test_odd_federations_end_well(experiment: Experiment, algo: str, settings: d
         assert all(np.isfinite(tensor).all() for tensor in tensors)
 
 
-@pytest.mark.parametrize("algo", ["fedavg", *PAPERS])
+@pytest.mark.parametrize("algo", PAPERS)
+@pytest.mark.usefixtures("small_resnet")
 def test_batch_norm_models_train(experiment: Experiment, algo: str) -> None:
+    _trains_batch_norm(experiment, algo)
+
+
+def test_resnet18_itself_trains(experiment: Experiment) -> None:
+    _trains_batch_norm(experiment, "fedavg")
+
+
+def _trains_batch_norm(experiment: Experiment, algo: str) -> None:
     folder = experiment(
         algo,
         model="resnet18",

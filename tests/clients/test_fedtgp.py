@@ -230,9 +230,10 @@ def test_clients_who_never_trained_are_scored_too(experiment: Experiment) -> Non
     assert [row["status"] for row in rows] == ["ok"] * 6
 
 
+@pytest.mark.usefixtures("small_resnet")
 def test_a_batch_norm_model_trains(experiment: Experiment) -> None:
     few = {"num_clients": 40, "fraction_train": 0.05, "num_rounds": 1, "personal_eval": "off"}
     folder = experiment("fedtgp", model="resnet18", **few, **{"fedtgp.prototype_epochs": 2})
     assert read_document(folder / "summary.json")["failed_replies"] == 0
     rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
-    assert {row["upload_bytes"] for row in rows} == {4 * (10 * 512 + 10)}
+    assert {row["upload_bytes"] for row in rows} == {4 * (10 * 16 + 10)}

@@ -50,6 +50,7 @@ def test_with_its_idea_off_it_is_plain_averaging(
     assert model(experiment(algo, **settings, **off)) == model(experiment(plain, **settings))
 
 
+@pytest.mark.usefixtures("small_resnet")
 @pytest.mark.parametrize("algo", BASELINES)
 def test_batch_norm_models_train(experiment: Experiment, algo: str) -> None:
     settings = {"num_clients": 40, "fraction_train": 0.05, "eval_rows": 8}

@@ -160,6 +160,7 @@ def test_differs_from_fedavg_and_records_what_it_saw(experiment: Experiment) -> 
     assert any(row["share"] != 0.5 for row in rows)
 
 
+@pytest.mark.usefixtures("small_resnet")
 def test_a_batch_norm_model_trains(experiment: Experiment) -> None:
     few = {"num_clients": 40, "fraction_train": 0.05, "num_rounds": 1, "eval_rows": 8}
     folder = experiment("feddual", model="resnet18", **few)

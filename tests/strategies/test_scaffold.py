@@ -196,6 +196,7 @@ def test_the_mean_holds_with_few_participants_and_unequal_steps(experiment: Expe
     )
 
 
+@pytest.mark.usefixtures("small_resnet")
 def test_statistics_of_batch_norm_have_no_control(experiment: Experiment) -> None:
     settings = {"num_clients": 40, "fraction_train": 0.05, "eval_rows": 8}
     folder = experiment("scaffold", model="resnet18", num_rounds=1, **settings)
