@@ -105,7 +105,5 @@ def _repeat(collection: Collection) -> list[Block]:
             facts = [run.meta.get(key, NONE) for key in ("machine", "engine", "python")]
             key = (*map(str, facts), versions)
             rows[key] = rows.get(key, 0) + 1
-    table = [
-        [machine, engine, python, v, str(n)] for (machine, engine, python, v), n in rows.items()
-    ]
+    table = [[*key, str(count)] for key, count in rows.items()]
     return [*blocks, Table(["machine", "engine", "Python", "versions", "runs"], table)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fedsuite.report import figures
 from fedsuite.report.document import Block, Picture, Table, Text

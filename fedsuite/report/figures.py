@@ -90,7 +90,7 @@ def lines(
 
 def add_legend(figure: Any) -> None:
     """Put the legend below the plot, where it hides nothing."""
-    handles, names = figure.axes[0].get_legend_handles_labels()
+    names = figure.axes[0].get_legend_handles_labels()[1]
     longest = max((len(name) for name in names), default=0)
     columns = 3 if longest < 16 else 2 if longest < 26 else 1
     if names:
@@ -191,7 +191,13 @@ def inline(text: str, name: str) -> str:
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'href="#', f'href="#{name}-', body)
     body = body.replace("url(#", f"url(#{name}-")
-    width = float(re.search(r'width="([\d.]+)pt"', body)[1])  # type: ignore[index]
-    size = f'style="width:100%;max-width:{width * 4 / 3:.0f}px;height:auto"'
     body = re.sub(r' height="[\d.]+pt"', "", body, count=1)
-    return re.sub(r' width="[\d.]+pt"', f" {size}", body, count=1).strip()
+    style = f'style="width:100%;max-width:{pixels(text):.0f}px;height:auto"'
+    return re.sub(r' width="[\d.]+pt"', f" {style}", body, count=1).strip()
+
+
+def pixels(text: str) -> float:
+    """Return the width at which an SVG's text has its own size."""
+    found = re.search(r'width="([\d.]+)pt"', text)
+    assert found is not None
+    return float(found[1]) * 4 / 3
