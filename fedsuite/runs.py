@@ -211,7 +211,7 @@ def label(name: str, runs: Sequence[Run]) -> Collection:
 
 
 def varying(runs: Iterable[Run]) -> list[str]:
-    """Return the shared settings in which runs differ, but for seeds and what follows the method."""
+    """Return the shared settings in which runs differ, beside seeds."""
     runs = list(runs)
     keys = dict.fromkeys(key for run in runs for key in run.config)
     ignored = OUTSIDE | {"algo", "seed", META, *FOLLOWS_ALGO}

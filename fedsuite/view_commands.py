@@ -11,9 +11,7 @@ def add_view_commands(commands: Any) -> None:
     """Add them to the command line."""
     report = commands.add_parser("report", help="make a page of a run, a suite or a folder of runs")
     report.add_argument("name", metavar="RUN|SUITE|FOLDER", help="name of a run, or a folder")
-    report.add_argument(
-        "-o", "--output", default="report", help="folder to write (default: report)"
-    )
+    report.add_argument("-o", "--output", default="report", help="folder (default: report)")
     _add_results(report)
     report.set_defaults(do=_report)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from fedsuite.report.document import Block, Bold, Code, Document, Fold, Picture, Table, Text
-from fedsuite.report.figures import inline
+from fedsuite.report.figures import inline, pixels
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1f2329; --soft: #59626d; --page: #ffffff;
@@ -40,12 +40,14 @@ tbody tr:hover td { background: var(--panel); }
 figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem;
   overflow-x: auto; text-align: center; }
 figure svg { color: var(--ink); display: block; margin: 0 auto; }
+figure.wide svg { min-width: 34rem; }
 pre { background: var(--panel); padding: .8rem; border-radius: .5rem; overflow-x: auto;
   font-size: .85rem; }
 summary { cursor: pointer; color: var(--link); }
 details { margin: .6rem 0; }
 """
 WORDS = 24
+WIDE = 520
 
 
 def render(document: Document, drawn: Mapping[str, str]) -> str:
@@ -86,11 +88,10 @@ def _block(block: Block, drawn: Mapping[str, str]) -> str:
         body = _blocks(block.blocks, drawn)
         return f"<details><summary>{escape(block.title)}</summary>{body}</details>"
     if isinstance(block, Picture):
-        picture = inline(drawn[block.name], block.name)
-        alt = escape(block.alt, quote=True)
-        return (
-            f"<figure>{picture.replace('<svg', f'<svg role="img" aria-label="{alt}"', 1)}</figure>"
-        )
+        said = f'<svg role="img" aria-label="{escape(block.alt)}"'
+        picture = inline(drawn[block.name], block.name).replace("<svg", said, 1)
+        wide = ' class="wide"' if pixels(drawn[block.name]) > WIDE else ""
+        return f"<figure{wide}>{picture}</figure>"
     return _table(block)
 
 

@@ -18,8 +18,8 @@ from tasks.partitions import group_of
 Row = Mapping[str, Any]
 SHOWN = 4
 EVERYBODY = frozenset(
-    "round phase client status steps loss num_examples seconds upload_bytes accuracy correct weight "
-    "reason".split()
+    "round phase client status steps loss num_examples seconds upload_bytes accuracy correct "
+    "weight reason".split()
 )
 GROUPS = {
     "A (10 % of the labels)": Style(BLUE, "-", "^"),
