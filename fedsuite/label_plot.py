@@ -161,7 +161,7 @@ def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: flo
     step = 1 if clients <= 40 else 5 if clients <= 100 else 10
     axes.set_yticks(np.arange(0, clients, step))
     axes.tick_params(axis="y", labelsize=min(9.0, fontsize * step))
-    axes.grid(True, color="0.9", linewidth=0.4)
+    axes.grid(True, color="0.5", alpha=0.25, linewidth=0.4)
     axes.set_axisbelow(True)
     axes.set_xlabel("class")
     axes.set_ylabel("client")

@@ -87,9 +87,9 @@ def read_run(folder: Path) -> Run:
             return Run(folder, "broken", f"config.json does not say {', '.join(missing)}")
         summary = read_document(folder / "summary.json")
         history = read_lines(folder / "history.jsonl")
-        if any(not isinstance(row.get("round"), int) for row in history):
+        if any(not isinstance(r, dict) or not isinstance(r.get("round"), int) for r in history):
             raise ValueError("history.jsonl has lines that are not rounds")
-    except (UserError, OSError, ValueError, TypeError, AttributeError) as error:
+    except (UserError, OSError, ValueError, TypeError) as error:
         return Run(folder, "broken", str(error))
     state, note = _state(folder, config, summary, history)
     return Run(folder, state, note, config, summary, history)

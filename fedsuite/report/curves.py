@@ -102,7 +102,8 @@ def to_target(collection: Collection) -> list[Block]:
     }
     if not targets:
         return [Text("No target was set; target-accuracy=0.8, say, times the way to 80 %.")]
-    rows, blocks = [], []
+    rows: list[list[str]] = []
+    blocks: list[Block] = []
     looks = styles(collection.row_names())
     rounds = cells(collection, "rounds_to_target")
     seconds = cells(collection, "compute_seconds_to_target")

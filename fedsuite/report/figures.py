@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedsuite.report.style import GREY, Style
 
 INK = "#1f2329"
-WIDTH, HEIGHT = 4.8, 3.1
+WIDTH, HEIGHT = 4.0, 2.8
+TITLE_LETTERS = 44
 LOOK = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
@@ -52,7 +54,7 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.set_title(title, loc="left")
+    axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     return figure, axes
@@ -92,7 +94,7 @@ def add_legend(figure: Any) -> None:
     """Put the legend below the plot, where it hides nothing."""
     names = figure.axes[0].get_legend_handles_labels()[1]
     longest = max((len(name) for name in names), default=0)
-    columns = 3 if longest < 16 else 2 if longest < 26 else 1
+    columns = 3 if longest < 12 else 2 if longest < 22 else 1
     if names:
         figure.legend(loc="outside lower center", ncols=columns)
 

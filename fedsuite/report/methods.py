@@ -99,7 +99,7 @@ def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]
     algo = str(runs[0].config["algo"])
     lines = {run.name: _trained(run) for run in runs}
     recorded = {key for rows in lines.values() for r in rows for key in r}
-    views = VIEWS.get(algo) or [
+    views: Sequence[View] = VIEWS.get(algo) or [
         View(name, name.replace("_", " "), name.replace("_", " "))
         for name in sorted(recorded - EVERYBODY)
     ]
@@ -150,8 +150,9 @@ def _by_round(
     for name in (name for name in GROUPS if name in values):
         rounds = sorted(values[name])
         numbers = [values[name][r] for r in rounds]
-        band = view.factor == 1.0
-        low, high = ([f(n) for n in numbers] if band else None for f in (min, max))
+        shares = view.factor != 1.0
+        low = None if shares else [min(n) for n in numbers]
+        high = None if shares else [max(n) for n in numbers]
         series[name] = (rounds, [mean(n) for n in numbers], low, high)
     return series
 
@@ -161,23 +162,27 @@ def _ejections(
 ) -> list[Picture]:
     """Draw how many clients had been expelled by each round: a client's last round is its end."""
     rounds = sorted({row["round"] for rows in lines.values() for row in rows})
-    if not any(run.summary.get("expelled") for run in runs):
+    if not rounds:
         return []
-    counts: dict[str, list[float]] = {}
+    kinds = dict.fromkeys(_kind(run, row["client"]) for run in runs for row in lines[run.name])
+    counts = {kind: [0.0] * len(rounds) for kind in kinds}
     for run in runs:
         ends: dict[int, int] = {}
         for row in lines[run.name]:
             ends[row["client"]] = max(row["round"], ends.get(row["client"], 0))
         for client in run.summary.get("expelled", ()):
-            kind = "freeloaders" if group(run, client) == "freeloaders" else "honest"
-            gone = counts.setdefault(kind, [0.0] * len(rounds))
             for index, number in enumerate(rounds):
-                gone[index] += (number >= ends.get(client, 0)) / len(runs)
+                gone = number >= ends.get(client, 0)
+                counts[_kind(run, client)][index] += gone / len(runs)
     series: dict[str, figures.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
     title = f"{place}: clients expelled"
     figure = figures.lines(title, "round", "clients, mean of seeds", series, GROUPS)
     alt = f"{title}; in the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
     return [Picture(f"{name}-expelled", alt, figure)]
+
+
+def _kind(run: Run, client: int) -> str:
+    return "freeloaders" if group(run, client) == "freeloaders" else "honest"
 
 
 def _couplings(

@@ -59,7 +59,10 @@ def test_methods_are_paired_by_seed(runs: Path) -> None:
     assert "nothing to pair" in by_method["fedprox"].verdict
 
 
-def test_the_command(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["compare", str(runs)]) == 0
     out = capsys.readouterr().out
     assert "better, beyond noise" in out and "+12.00" in out and "left out: bad" in out
