@@ -177,6 +177,7 @@ def _ejections(
     series: dict[str, figures.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
     title = f"{place}: clients expelled"
     figure = figures.lines(title, "round", "clients, mean of seeds", series, GROUPS)
+    figure.axes[0].set_ylim(-0.1, max(1.0, *(v[-1] for v in counts.values())) + 0.1)
     alt = f"{title}; in the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
     return [Picture(f"{name}-expelled", alt, figure)]
 

@@ -42,7 +42,8 @@ def write_run(
         if number:
             row |= {"clients": 4, "failed": 0, "compute_seconds": 0.25, "upload_bytes": 4000}
             row |= {"download_bytes": 8000, "client_compute_seconds": 0.9}
-            row |= {"personal_accuracy": accuracy, "personal_mean": accuracy}
+            row |= {"personal_accuracy": accuracy, "personal_mean": 0.85 * accuracy}
+            row |= {"personal_std": 0.1, "personal_worst": 0.7 * accuracy}
             row |= {"reliability_coupling": 0.1, "contribution_coupling": 0.2}
         record.add_round(row, _clients(algo, accuracy, expelled) if number else [])
     if status:

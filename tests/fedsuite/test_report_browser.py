@@ -8,9 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from records import write_suite
-
-from fedsuite.report.build import make_report
 
 PROBE = """<!DOCTYPE html><iframe id="page" src="index.html" style="width:{width}px;height:800px">
 </iframe><pre id="found"></pre><script>
@@ -37,22 +34,16 @@ def chromium() -> str:
     pytest.skip("no Chromium on this machine")
 
 
-@pytest.fixture(scope="module")
-def report(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("report")
-    make_report(str(write_suite(tmp_path_factory.mktemp("suite"))), out)
-    return out
-
-
-def look(chromium: str, report: Path, width: int, dark: bool) -> dict[str, str]:
+def look(chromium: str, report: Path, folder: Path, width: int, dark: bool) -> dict[str, str]:
     """Open the page at a width and return what the browser made of it."""
-    (report / "probe.html").write_text(PROBE.format(width=width))
+    shutil.copy(report / "index.html", folder)
+    (folder / "probe.html").write_text(PROBE.format(width=width))
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += ["--allow-file-access-from-files", "--virtual-time-budget=8000", "--dump-dom"]
-    command += [f"--user-data-dir={report / 'profile'}", "--window-size=1400,900"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,900"]
     command += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     done = subprocess.run(
-        [*command, (report / "probe.html").as_uri()], capture_output=True, text=True, timeout=120
+        [*command, (folder / "probe.html").as_uri()], capture_output=True, text=True, timeout=120
     )
     found = re.search(r'<pre id="found">(.+?)</pre>', done.stdout)
     assert found, done.stderr[-2000:]
@@ -63,8 +54,8 @@ def brightness(colour: str) -> float:
     return sum(float(n) for n in re.findall(r"[\d.]+", colour)[:3]) / 3
 
 
-def test_it_fits_a_phone(chromium: str, report: Path) -> None:
-    seen = look(chromium, report, 360, dark=False)
+def test_it_fits_a_phone(chromium: str, report: Path, tmp_path: Path) -> None:
+    seen = look(chromium, report, tmp_path, 360, dark=False)
     assert int(seen["width"]) <= 360
     assert int(seen["figures"]) > 10
     assert float(seen["least"]) >= 9
@@ -72,7 +63,7 @@ def test_it_fits_a_phone(chromium: str, report: Path) -> None:
     assert brightness(seen["label"]) < 100
 
 
-def test_it_follows_dark_mode(chromium: str, report: Path) -> None:
-    seen = look(chromium, report, 1200, dark=True)
+def test_it_follows_dark_mode(chromium: str, report: Path, tmp_path: Path) -> None:
+    seen = look(chromium, report, tmp_path, 1200, dark=True)
     assert brightness(seen["page"]) < 60 and brightness(seen["ink"]) > 200
     assert seen["label"] == seen["ink"]
