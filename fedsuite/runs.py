@@ -17,6 +17,7 @@ from fedsuite.record import (
 from fedsuite.settings import UserError
 
 DONE = ("finished", "target reached")
+LONGEST_SETTING = 48
 MANIFEST = "suite.json"
 NEEDED = ("algo", "dataset", "model", "partition", "seed", "num-rounds", "num-clients")
 # How and where a run was made, which does not change what it learns.
@@ -167,7 +168,7 @@ class Collection:
 
 def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
     """Name a column by its labels; those that do not speak for themselves with their key."""
-    plain = ("dataset", "model", "partition", "algo", "method", "variant")
+    plain = ("dataset", "setting", "model", "partition", "algo", "method", "variant")
     parts = [str(labels[k]) if k in plain else f"{k} {labels[k]}" for k in columns if k in labels]
     return ", ".join(parts) or "all"
 
@@ -207,7 +208,22 @@ def label(name: str, runs: Sequence[Run]) -> Collection:
         shown.append(run)
     scored = any(run.summary.get("final_accuracy") is not None for run in readable)
     metric = "final_accuracy" if scored or not readable else "personal_accuracy"
-    return Collection(name, name, shown, metric=metric, columns=across)
+    collection = Collection(name, name, shown, metric=metric, columns=across)
+    longest = max(map(len, collection.column_names()), default=0)
+    return _number_settings(collection) if longest > LONGEST_SETTING else collection
+
+
+def _number_settings(collection: Collection) -> Collection:
+    """Give settings that differ in many keys a number, and say what each is."""
+    numbers = {name: f"#{place}" for place, name in enumerate(collection.column_names(), 1)}
+    runs = [
+        replace(run, labels={**run.labels, "setting": numbers[collection.column(run)]})
+        if run.labels
+        else run
+        for run in collection.runs
+    ]
+    remarks = [f"Setting {number} is {name}." for name, number in numbers.items()]
+    return replace(collection, runs=runs, columns=("dataset", "setting"), remarks=remarks)
 
 
 def varying(runs: Iterable[Run]) -> list[str]:

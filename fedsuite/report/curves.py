@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 from fedsuite.report import figures
@@ -12,6 +13,7 @@ from fedsuite.report.style import styles
 from fedsuite.runs import Collection, Run
 from fedsuite.spread import deviation, mean
 
+LONGEST = 80
 ACCURACY = {
     "accuracy": "test accuracy (%)",
     "personal_accuracy": "clients' own test accuracy (%)",
@@ -19,9 +21,10 @@ ACCURACY = {
 
 
 def slug(*words: str) -> str:
-    """Make a file name of words."""
+    """Make a file name of words; of very many, the first ones and a mark."""
     text = "-".join(words).lower()
-    return "-".join("".join(c if c.isalnum() else " " for c in text).split())
+    name = "-".join("".join(c if c.isalnum() else " " for c in text).split())
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{zlib.crc32(name.encode()):08x}"
 
 
 def tag(collection: Collection, text: str) -> str:

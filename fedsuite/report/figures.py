@@ -12,7 +12,7 @@ from fedsuite.report.style import GREY, Style
 
 INK = "#1f2329"
 WIDTH, HEIGHT = 4.0, 2.8
-TITLE_LETTERS = 44
+TITLE_LETTERS = 38
 LOOK = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
@@ -57,6 +57,8 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
+    if "round" in x_label:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     return figure, axes
 
 

@@ -7,7 +7,7 @@ averaging; lines and markers differ too, so that nothing hangs on colour alone.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
@@ -64,13 +64,21 @@ ANY = tuple(
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Return a look for each name: a known method's own, else one not taken by another."""
+    """Return a look for each name: a known method's own, else one that stands apart here."""
     names = list(dict.fromkeys(names))
     chosen = {name: FIXED[name] for name in names if name in FIXED}
     for name in sorted(name for name in names if name not in FIXED):
         start = zlib.crc32(name.encode()) % len(ANY)
         turn = ANY[start:] + ANY[:start]
-        taken = {(style.colour, style.line) for style in chosen.values()}
-        free = [style for style in turn if (style.colour, style.line) not in taken]
-        chosen[name] = (free or turn)[0]
+        method = name.split(" (")[0]
+        chosen[name] = _apart(([FIXED[method]] if method in FIXED else []) + [*turn], chosen)
     return chosen
+
+
+def _apart(wanted: list[Style], chosen: Mapping[str, Style]) -> Style:
+    """Return the first look of another colour than those chosen, else of another line."""
+    colours = {style.colour for style in chosen.values()}
+    lines = {(style.colour, style.line) for style in chosen.values()}
+    fresh = [style for style in wanted if style.colour not in colours]
+    free = [style for style in wanted if (style.colour, style.line) not in lines]
+    return (fresh or free or wanted)[0]

@@ -149,7 +149,8 @@ def test_a_method_always_looks_the_same() -> None:
     looks = {(style.colour, style.line) for style in FIXED.values()}
     assert len(looks) == len(FIXED)
     assert styles(["taco", "mine"])["taco"] == styles(["fedavg", "taco"])["taco"]
-    assert styles(["mine", "taco"])["mine"] == styles(["mine"])["mine"]
+    assert styles(["taco (kappa=0.7)", "fedavg"])["taco (kappa=0.7)"] == FIXED["taco"]
+    assert len({style.colour for style in styles("abcdefg").values()}) == 7
     many = styles([f"method {n}" for n in range(25)])
     assert len({(style.colour, style.line) for style in many.values()}) == 25
 

@@ -39,7 +39,7 @@ def look(chromium: str, report: Path, folder: Path, width: int, dark: bool) -> d
     shutil.copy(report / "index.html", folder)
     (folder / "probe.html").write_text(PROBE.format(width=width))
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += ["--allow-file-access-from-files", "--virtual-time-budget=8000", "--dump-dom"]
+    command += ["--allow-file-access-from-files", "--virtual-time-budget=2000", "--dump-dom"]
     command += [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,900"]
     command += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     done = subprocess.run(

@@ -59,6 +59,14 @@ def test_methods_go_down_and_settings_across(tmp_path: Path) -> None:
     assert collection.column_names() == ["digits, lr 0.1", "digits, lr 0.05"]
 
 
+def test_settings_that_differ_in_much_are_numbered(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", "fedavg", [0.1, 0.5], lr=0.05, batch_size=8, momentum=0.9)
+    write_run(tmp_path, "b", "fedavg", [0.1, 0.5], weight_decay=0.1)
+    collection = open_collection(str(tmp_path))
+    assert collection.column_names() == ["digits, #1", "digits, #2"]
+    assert collection.remarks[0].startswith("Setting #1 is digits, batch-size 8, lr 0.05")
+
+
 def test_a_suite_is_read_by_its_manifest(tmp_path: Path) -> None:
     write_suite(tmp_path)
     write_run(tmp_path, "older", "fedavg", [0.1, 0.2])
