@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.settings import UserError
+from fedsuite.view_commands import add_view_commands
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
     keys = commands.add_parser("keys", help="explain every key with its default")
     keys.set_defaults(do=_keys)
+    add_view_commands(commands)
     return parser
 
 

@@ -81,6 +81,9 @@ class RunConfig:
     run_name: str = setting("", "the run's folder; empty = made from settings and time")
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
     resume: bool = setting(False, "go on with the run named run-name")
+    tracking: str = setting(
+        "none", "copy the rounds into event files", choices=("none", "tensorboard")
+    )
     params: tuple[tuple[str, Scalar], ...] = ()
 
     @property

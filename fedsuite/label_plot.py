@@ -58,7 +58,13 @@ def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> T
 
 
 def save_label_png(counts: np.ndarray, class_names: Sequence[str], path: Path, title: str) -> None:
-    """Write a picture: a bubble per client and class, its area the samples, and a bar per client.
+    """Write :func:`label_figure` to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    label_figure(counts, class_names, title).savefig(path, format="png", dpi=150)
+
+
+def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> Any:
+    """Draw a bubble per client and class, its area the samples, and a bar per client.
 
     One colour is used and size alone carries the numbers, so it reads the same in grey and to
     eyes that see colours differently. At most ``MAX_PICTURE_CLIENTS`` clients are drawn.
@@ -82,8 +88,7 @@ def save_label_png(counts: np.ndarray, class_names: Sequence[str], path: Path, t
     _draw_bubbles(bubbles, shown, _printable(class_names, classes), cell)
     _draw_bars(bars, shown)
     figure.suptitle(title, fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=150)
+    return figure
 
 
 def _printable(class_names: Sequence[str], classes: int) -> list[str]:
@@ -156,7 +161,7 @@ def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: flo
     step = 1 if clients <= 40 else 5 if clients <= 100 else 10
     axes.set_yticks(np.arange(0, clients, step))
     axes.tick_params(axis="y", labelsize=min(9.0, fontsize * step))
-    axes.grid(True, color="0.9", linewidth=0.4)
+    axes.grid(True, color="0.5", alpha=0.25, linewidth=0.4)
     axes.set_axisbelow(True)
     axes.set_xlabel("class")
     axes.set_ylabel("client")

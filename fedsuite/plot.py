@@ -1,12 +1,15 @@
-"""A small line plot for the terminal."""
+"""Small line plots for the terminal."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BLANK = 0x2800
+COLOURS = ("red", "blue", "green", "yellow", "magenta", "cyan", "bright_black", "bright_red")
 
 
 def line_plot(
@@ -48,3 +51,49 @@ def _trace(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             for k in range(1, count + 1)
         ]
     return filled
+
+
+def lines_plot(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    width: int = 60,
+    height: int = 12,
+    x_label: str,
+) -> Text:
+    """Draw several curves over each other in colours, each named beside its end."""
+    xs = [x for line_xs, _ in series.values() for x in line_xs]
+    ys = [y for _, line_ys in series.values() for y in line_ys]
+    low, high = min(ys), max(ys)
+    if high - low < 1e-9:
+        low, high = low - 0.05, high + 0.05
+    cells = [[0] * width for _ in range(height)]
+    colours = [[""] * width for _ in range(height)]
+    ends: dict[int, tuple[str, str]] = {}
+    for (name, (line_xs, line_ys)), colour in zip(
+        series.items(), itertools.cycle(COLOURS), strict=False
+    ):
+        points = [
+            (_scale(x, min(xs), max(xs), 2 * width - 1), _scale(y, low, high, 4 * height - 1))
+            for x, y in zip(line_xs, line_ys, strict=True)
+        ]
+        for column, row in _trace(points):
+            line = height - 1 - row // 4
+            cells[line][column // 2] |= DOTS[3 - row % 4][column % 2]
+            colours[line][column // 2] = colour
+        ends[_free_line(height - 1 - points[-1][1] // 4, ends, height)] = (name, colour)
+    text = Text()
+    for number in range(height):
+        level = high - (high - low) * number / (height - 1)
+        text.append(f"{level:7.2f} ┤" if number % 4 == 0 or number == height - 1 else "        │")
+        for cell, colour in zip(cells[number], colours[number], strict=True):
+            text.append(chr(BLANK + cell), style=colour)
+        name, colour = ends.get(number, ("", ""))
+        text.append(f" {name}".rstrip() + "\n", style=colour)
+    first, last = f"{min(xs):g}", f"{max(xs):g}"
+    middle = x_label.center(width - len(first) - len(last))
+    return text.append("        └" + "─" * width + f"\n         {first}{middle}{last}")
+
+
+def _free_line(wanted: int, taken: Mapping[int, object], height: int) -> int:
+    """Return the free line nearest to the wanted one."""
+    return min((n for n in range(height) if n not in taken), key=lambda n: (abs(n - wanted), n))

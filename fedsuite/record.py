@@ -142,6 +142,18 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
+def is_being_written(folder: Path) -> bool:
+    """Say whether some process of this machine holds the run."""
+    try:
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def resume_command(folder: Path) -> str:
     """Return the command that goes on with a run, from where the user stands."""
     usual = folder.parent == Path(DEFAULT_RESULTS).absolute()

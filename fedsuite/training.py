@@ -32,6 +32,7 @@ from fedsuite.record import (
 )
 from fedsuite.settings import UserError
 from fedsuite.summary import rounds_to_target, smoothness, summarise
+from fedsuite.tracking import check_tracking, open_tracker
 from fedsuite.vector import FlatModel, Vector, best_device, to_numpy
 from strategies.base import BaseStrategy, Federation, Outcome
 from tasks.evaluation import evaluate, mean_probabilities
@@ -70,6 +71,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
 
 def prepare(config: RunConfig) -> tuple[Task, nn.Module]:
     """Open the data, divide it and build the model: what can be refused is refused here."""
+    check_tracking(config.tracking)
     task = open_task(config.task)
     return task, build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
 
@@ -112,6 +114,9 @@ class Server:
             self.strategy.model, self.strategy.buffers = checkpoint.model, checkpoint.buffers
             self.strategy.load_state(checkpoint.strategy)
             self.strategy.checkpoint_round = self.round = checkpoint.round
+        self.tracker = open_tracker(
+            config.tracking, record.folder, -1 if self.fresh else self.round
+        )
 
     def train(self) -> str:
         """Run the rounds that are left; return how it ended."""
@@ -157,6 +162,7 @@ class Server:
             row["smoothness"] = smoothness(self.accuracies)
         row["wall_seconds"] = time.perf_counter() - started
         self.record.add_round(row, outcome.rows)
+        self.tracker.add_round(row)
         every = self.config.checkpoint_every
         if every and (self.round % every == 0 or self.round == self.config.num_rounds):
             self.record.sync()

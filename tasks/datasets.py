@@ -271,6 +271,13 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
     return _open(spec, folder)
 
 
+def is_at_hand(name: str, data_root: str = "") -> bool:
+    """Say whether a dataset can be opened here without asking the network."""
+    source = sources.find_source(DATASETS[name], data_root)
+    cached = default_cache_dir() / f"{name}-{_fingerprint(name, source)}"
+    return source.kind != "hub" or _is_complete(cached)
+
+
 def default_cache_dir() -> Path:
     """Return ``$FEDSUITE_CACHE``, else ``fedsuite`` in the user's cache directory."""
     own = os.environ.get("FEDSUITE_CACHE")

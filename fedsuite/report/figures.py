@@ -1,0 +1,207 @@
+"""Figures: narrow enough for a phone, and the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedsuite.report.style import GREY, Style
+
+INK = "#1f2329"
+WIDTH, HEIGHT = 4.0, 2.8
+TITLE_LETTERS = 38
+LOOK = {
+    "svg.hashsalt": "fedsuite",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GREY,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.handlelength": 3.2,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+    **{
+        key: INK
+        for key in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    },
+}
+Line = tuple[Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float] | None]
+
+
+def look() -> Any:
+    """Return a context in which figures are drawn and written."""
+    import matplotlib
+
+    return matplotlib.rc_context(LOOK)
+
+
+def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tuple[Any, Any]:
+    """Return an empty figure and its axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    if "round" in x_label:
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    return figure, axes
+
+
+def lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Mapping[str, Line],
+    looks: Mapping[str, Style],
+    limits: Mapping[str, float] | None = None,
+) -> Any:
+    """Draw curves with their bands, and level lines that are named."""
+    legend_rows = -(-(len(series) + len(limits or {})) // 3)
+    figure, axes = plain(title, x_label, y_label, HEIGHT + 0.2 * legend_rows)
+    for name, (xs, ys, low, high) in series.items():
+        style = looks[name]
+        axes.plot(
+            xs,
+            ys,
+            color=style.colour,
+            linestyle=style.line,
+            marker=style.marker,
+            markevery=max(1, len(xs) // 8),
+            label=name,
+        )
+        if low is not None and high is not None:
+            axes.fill_between(xs, low, high, color=style.colour, alpha=0.18, linewidth=0)
+    for name, level in (limits or {}).items():
+        axes.axhline(level, color=INK, linewidth=1, linestyle=(0, (1, 2)), label=name)
+    add_legend(figure)
+    return figure
+
+
+def add_legend(figure: Any) -> None:
+    """Put the legend below the plot, where it hides nothing."""
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    longest = max((len(name) for name in names), default=0)
+    columns = 3 if longest < 12 else 2 if longest < 22 else 1
+    if names:
+        figure.legend(loc="outside lower center", ncols=columns)
+
+
+def bars(
+    title: str, x_label: str, values: Mapping[str, tuple[float, float]], looks: Mapping[str, Style]
+) -> Any:
+    """Draw a bar per name with its deviation, the number beside it."""
+    figure, axes = plain(title, x_label, "", 1.0 + 0.32 * len(values))
+    places = range(len(values))
+    means = [mean for mean, _ in values.values()]
+    spreads = [spread for _, spread in values.values()]
+    colours = [looks[name].colour for name in values]
+    axes.barh(places, means, xerr=spreads, color=colours, ecolor=INK, height=0.65)
+    for place, mean, spread in zip(places, means, spreads, strict=True):
+        axes.annotate(
+            f"{mean:.3g}", (mean + spread, place), (4, 0), textcoords="offset points", va="center"
+        )
+    axes.set_yticks(places, list(values))
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def boxes(
+    title: str, x_label: str, values: Mapping[str, Sequence[float]], looks: Mapping[str, Style]
+) -> Any:
+    """Draw a box per name, whiskers to the ends, and every value as a dot."""
+    figure, axes = plain(title, x_label, "", 1.1 + 0.4 * len(values))
+    places = list(range(len(values)))
+    drawn = axes.boxplot(
+        list(values.values()),
+        positions=places,
+        orientation="horizontal",
+        whis=(0, 100),
+        widths=0.6,
+        patch_artist=True,
+        medianprops={"color": INK, "linewidth": 1.6},
+        boxprops={"linewidth": 1},
+        whiskerprops={"color": INK},
+        capprops={"color": INK},
+    )
+    for place, (name, box) in enumerate(zip(values, drawn["boxes"], strict=True)):
+        box.set(facecolor=looks[name].colour, alpha=0.45, edgecolor=INK)
+        shifts = [place + 0.18 * ((k * 7) % 5 - 2) / 2 for k in range(len(values[name]))]
+        axes.plot(values[name], shifts, ".", color=looks[name].colour, markersize=4)
+    axes.set_yticks(places, list(values))
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def dots(
+    title: str,
+    x_label: str,
+    y_label: str,
+    values: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    looks: Mapping[str, Style],
+) -> Any:
+    """Draw a dot per pair of numbers."""
+    figure, axes = plain(title, x_label, y_label, HEIGHT + 0.2)
+    for name, (xs, ys) in values.items():
+        axes.plot(
+            xs, ys, looks[name].marker, color=looks[name].colour, alpha=0.75, ls="", label=name
+        )
+    add_legend(figure)
+    return figure
+
+
+def png(figure: Any) -> bytes:
+    """Return a figure as PNG on white."""
+    target = io.BytesIO()
+    figure.savefig(target, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+    return target.getvalue()
+
+
+def svg(figure: Any) -> str:
+    """Return a figure as SVG on nothing, with neither dates nor random names."""
+    target = io.StringIO()
+    hidden = {key: None for key in ("Date", "Creator", "Format", "Type")}
+    figure.savefig(target, format="svg", transparent=True, metadata=hidden)
+    return target.getvalue()
+
+
+def standalone(text: str) -> str:
+    """Put a white page behind an SVG that is opened by itself."""
+    return re.sub(r"(<svg [^>]*>)", r'\1\n <rect width="100%" height="100%" fill="white"/>', text)
+
+
+def inline(text: str, name: str) -> str:
+    """Fit an SVG into a page: the page's ink, names of its own, as wide as there is room."""
+    body = text[text.index("<svg") :]
+    body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = body.replace(INK, "currentColor")
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'href="#', f'href="#{name}-', body)
+    body = body.replace("url(#", f"url(#{name}-")
+    body = re.sub(r' height="[\d.]+pt"', "", body, count=1)
+    style = f'style="width:100%;max-width:{pixels(text):.0f}px;height:auto"'
+    return re.sub(r' width="[\d.]+pt"', f" {style}", body, count=1).strip()
+
+
+def pixels(text: str) -> float:
+    """Return the width at which an SVG's text has its own size."""
+    found = re.search(r'width="([\d.]+)pt"', text)
+    assert found is not None
+    return float(found[1]) * 4 / 3

@@ -1,0 +1,110 @@
+"""The report as one HTML page that needs nothing else: no network, no script."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from fedsuite.report.document import Block, Bold, Code, Document, Fold, Picture, Table, Text
+from fedsuite.report.figures import inline, pixels
+
+CSS = """
+:root { color-scheme: light dark; --ink: #1f2329; --soft: #59626d; --page: #ffffff;
+  --panel: #f5f7f9; --line: #d5dae0; --warn: #7a4300; --warn-panel: #fff2dc; --link: #0a58a8; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --soft: #a3adb8; --page: #12161b;
+  --panel: #1b2128; --line: #343d47; --warn: #ffd596; --warn-panel: #3a2a10; --link: #7fb9f5; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 68rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
+h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
+  border-top: 1px solid var(--line); }
+a { color: var(--link); }
+nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
+.banner { background: var(--warn-panel); color: var(--warn); border-left: 4px solid;
+  padding: .6rem .8rem; margin: .8rem 0; font-weight: 600; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
+  background: var(--page); }
+td.words { text-align: left; white-space: normal; min-width: 12rem; }
+thead th { border-bottom: 2px solid var(--line); }
+tbody tr:hover td { background: var(--panel); }
+.caption { color: var(--soft); font-size: .85rem; margin: .4rem 0 0; }
+.figures { display: grid; gap: 1rem; margin: .8rem 0;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
+figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem;
+  overflow-x: auto; text-align: center; }
+figure svg { color: var(--ink); display: block; margin: 0 auto; }
+figure.wide svg { min-width: 34rem; }
+pre { background: var(--panel); padding: .8rem; border-radius: .5rem; overflow-x: auto;
+  font-size: .85rem; }
+summary { cursor: pointer; color: var(--link); }
+details { margin: .6rem 0; }
+"""
+WORDS = 24
+WIDE = 520
+
+
+def render(document: Document, drawn: Mapping[str, str]) -> str:
+    """Write a document; ``drawn`` holds its figures as SVG."""
+    title = escape(document.title)
+    banner = f'<p class="banner">{escape(document.banner)}</p>' if document.banner else ""
+    links, sections = [], []
+    for number, section in enumerate(document.sections, 1):
+        links.append(f'<a href="#s{number}">{escape(section.title)}</a>')
+        body = _blocks(section.blocks, drawn)
+        sections.append(f'<section id="s{number}"><h2>{escape(section.title)}</h2>{body}</section>')
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{title}</title>\n<style>{CSS}</style></head>\n<body><main>\n"
+        f"<h1>{title}</h1>{banner}\n<nav>{''.join(links)}</nav>\n"
+        + "\n".join(sections)
+        + "\n</main></body></html>\n"
+    )
+
+
+def _blocks(blocks: Sequence[Block], drawn: Mapping[str, str]) -> str:
+    """Write blocks; figures that follow each other share a grid."""
+    parts = []
+    for pictures, group in itertools.groupby(blocks, lambda b: isinstance(b, Picture)):
+        body = "\n".join(_block(block, drawn) for block in group)
+        parts.append(f'<div class="figures">{body}</div>' if pictures else body)
+    return "\n".join(parts)
+
+
+def _block(block: Block, drawn: Mapping[str, str]) -> str:
+    if isinstance(block, Text):
+        return f"<p>{escape(block.text)}</p>"
+    if isinstance(block, Code):
+        return f"<pre><code>{escape(block.text)}</code></pre>"
+    if isinstance(block, Fold):
+        body = _blocks(block.blocks, drawn)
+        return f"<details><summary>{escape(block.title)}</summary>{body}</details>"
+    if isinstance(block, Picture):
+        said = f'<svg role="img" aria-label="{escape(block.alt)}"'
+        picture = inline(drawn[block.name], block.name).replace("<svg", said, 1)
+        wide = ' class="wide"' if pixels(drawn[block.name]) > WIDE else ""
+        return f"<figure{wide}>{picture}</figure>"
+    return _table(block)
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    caption = f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>'
+        f"</div>{caption}"
+    )
+
+
+def _cell(text: str) -> str:
+    inner = f"<strong>{escape(text)}</strong>" if isinstance(text, Bold) else escape(text)
+    return f'<td class="words">{inner}</td>' if len(text) > WORDS else f"<td>{inner}</td>"

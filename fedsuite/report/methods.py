@@ -1,0 +1,241 @@
+"""What a method itself saw: the numbers it recorded of its clients, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedsuite.config import parse_freeloaders
+from fedsuite.report import figures
+from fedsuite.report.curves import slug, tag
+from fedsuite.report.document import Block, Fold, Picture, Text
+from fedsuite.report.style import BLUE, GREEN, ORANGE, RED, SKY, Style, styles
+from fedsuite.runs import Collection, Run
+from fedsuite.spread import mean
+from tasks.partitions import group_of
+
+Row = Mapping[str, Any]
+SHOWN = 4
+EVERYBODY = frozenset(
+    "round phase client status steps loss num_examples seconds upload_bytes accuracy correct "
+    "weight reason".split()
+)
+GROUPS = {
+    "A (10 % of the labels)": Style(BLUE, "-", "^"),
+    "B (20 % of the labels)": Style(GREEN, "--", "s"),
+    "C (50 % of the labels)": Style(ORANGE, ":", "D"),
+    "all clients": Style(BLUE, "-", "o"),
+    "honest": Style(BLUE, "-", "o"),
+    "freeloaders": Style(RED, "-.", "X"),
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """A field of clients' lines to be drawn by round."""
+
+    field: str
+    title: str
+    unit: str
+    factor: float = 1.0
+    limit: str = ""
+
+
+VIEWS: dict[str, tuple[View, ...]] = {
+    "taco": (View("alpha", "coefficients", "coefficient α", limit="taco.kappa"),),
+    "feda4": (
+        View("phi", "concentration", "concentration φ", limit="feda4.tau-conc"),
+        View("biased", "clients judged biased", "share of clients (%)", factor=100.0),
+        View("similarity", "direction", "cosine with the mean path", limit="feda4.tau-sim"),
+    ),
+    "fedbac": (
+        View("reliability", "reliability", "reliability R"),
+        View("consensus", "consensus", "consensus C"),
+    ),
+    "fedadw": (
+        View("weight", "weights", "aggregation weight"),
+        View("ala_mean", "share of the global model", "mean ALA weight"),
+    ),
+}
+NOTES = {
+    "taco": "TACO: the correction coefficient of Eq. 7 by group of clients, and who was expelled.",
+    "feda4": "FedA4: how one-sided clients' predictions are on the probe set, and where they head. "
+    "A client is biased at or above the concentration limit, or at or below the cosine limit.",
+    "fedbac": "FedBaC: how steadily and how far clients agree with the momentum, and the rank "
+    "correlation (Spearman) of that with their accuracy.",
+    "fedadw": "FedADW: weights and how far a client's classes are from uniform, and how much of "
+    "the global model clients take (1 = all).",
+}
+
+
+def what_it_saw(collection: Collection) -> list[Block]:
+    """Return the section: a note and figures for every method that records something."""
+    blocks: list[Block] = []
+    silent = []
+    for row in collection.row_names():
+        pictures: list[Picture] = []
+        algo = ""
+        for column in collection.column_names():
+            runs = collection.usable(row, column)
+            if runs:
+                algo = str(runs[0].config["algo"])
+                pictures += _pictures(collection, row, column, runs)
+        if pictures:
+            note = NOTES.get(algo, f"{row}: what clients and server noted each round.")
+            blocks.append(Text(f"{note} Lines are means, bands reach from least to most."))
+            blocks += pictures[:SHOWN]
+            if len(pictures) > SHOWN:
+                more = pictures[SHOWN:]
+                blocks.append(Fold(f"{len(more)} more figures of {row}", more))
+        elif algo:
+            silent.append(row)
+    if silent:
+        blocks.append(Text(f"Nothing of their own beyond weights: {', '.join(silent)}."))
+    return blocks or [Text("No run has recorded a round yet.")]
+
+
+def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]) -> list[Picture]:
+    algo = str(runs[0].config["algo"])
+    lines = {run.name: _trained(run) for run in runs}
+    recorded = {key for rows in lines.values() for r in rows for key in r}
+    views: Sequence[View] = VIEWS.get(algo) or [
+        View(name, name.replace("_", " "), name.replace("_", " "))
+        for name in sorted(recorded - EVERYBODY)
+    ]
+    place = tag(collection, f"{row}, {column}")
+    pictures = []
+    for view in views:
+        series = _by_round(runs, lines, view)
+        if series:
+            limit = runs[0].config.get(view.limit) if view.limit else None
+            limits = {f"limit {limit:g}": float(limit)} if limit is not None else {}
+            title = f"{place}: {view.title}"
+            figure = figures.lines(title, "round", view.unit, series, GROUPS, limits)
+            ends = ", ".join(f"{name} {line[1][-1]:.2f}" for name, line in series.items())
+            alt = f"{title} by round; in the last round {ends}."
+            pictures.append(Picture(slug(row, column, view.title), alt, figure))
+    for draw in EXTRAS.get(algo, ()):
+        pictures += draw(place, slug(row, column), runs, lines)
+    return pictures
+
+
+def _trained(run: Run) -> list[Row]:
+    return [r for r in run.clients() if r.get("phase") == "train" and r.get("status") == "ok"]
+
+
+def group(run: Run, client: int) -> str:
+    """Say which clients a client is drawn with: its TACO group, or those who do (not) train."""
+    count = run.config["num-clients"]
+    freeloaders = parse_freeloaders(str(run.config.get("freeloaders", "")), count)
+    if client in freeloaders:
+        return "freeloaders"
+    if run.config["partition"] == "groups":
+        letter = group_of(client, count)
+        return next(name for name in GROUPS if name.startswith(letter))
+    return "honest" if freeloaders else "all clients"
+
+
+def _by_round(
+    runs: Sequence[Run], lines: Mapping[str, Sequence[Row]], view: View
+) -> dict[str, figures.Line]:
+    values: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        for row in lines[run.name]:
+            if isinstance(row.get(view.field), int | float):
+                name = group(run, row["client"])
+                at = values.setdefault(name, {}).setdefault(row["round"], [])
+                at.append(view.factor * row[view.field])
+    series: dict[str, figures.Line] = {}
+    for name in (name for name in GROUPS if name in values):
+        rounds = sorted(values[name])
+        numbers = [values[name][r] for r in rounds]
+        shares = view.factor != 1.0
+        low = None if shares else [min(n) for n in numbers]
+        high = None if shares else [max(n) for n in numbers]
+        series[name] = (rounds, [mean(n) for n in numbers], low, high)
+    return series
+
+
+def _ejections(
+    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+) -> list[Picture]:
+    """Draw how many clients had been expelled by each round: a client's last round is its end."""
+    rounds = sorted({row["round"] for rows in lines.values() for row in rows})
+    if not rounds:
+        return []
+    kinds = dict.fromkeys(_kind(run, row["client"]) for run in runs for row in lines[run.name])
+    counts = {kind: [0.0] * len(rounds) for kind in kinds}
+    for run in runs:
+        ends: dict[int, int] = {}
+        for row in lines[run.name]:
+            ends[row["client"]] = max(row["round"], ends.get(row["client"], 0))
+        for client in run.summary.get("expelled", ()):
+            for index, number in enumerate(rounds):
+                gone = number >= ends.get(client, 0)
+                counts[_kind(run, client)][index] += gone / len(runs)
+    series: dict[str, figures.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
+    title = f"{place}: clients expelled"
+    figure = figures.lines(title, "round", "clients, mean of seeds", series, GROUPS)
+    figure.axes[0].set_ylim(-0.1, max(1.0, *(v[-1] for v in counts.values())) + 0.1)
+    alt = f"{title}; in the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
+    return [Picture(f"{name}-expelled", alt, figure)]
+
+
+def _kind(run: Run, client: int) -> str:
+    return "freeloaders" if group(run, client) == "freeloaders" else "honest"
+
+
+def _couplings(
+    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+) -> list[Picture]:
+    """Draw FedBaC's rank correlations by round, the mean of seeds."""
+    looks = {
+        "reliability and accuracy": Style(GREEN, "-", "D"),
+        "weight and accuracy": Style(SKY, "--", "o"),
+    }
+    series: dict[str, figures.Line] = {}
+    fields = ("reliability_coupling", "contribution_coupling")
+    for label, field in zip(looks, fields, strict=True):
+        tables = [dict(run.curve(field)) for run in runs if run.curve(field)]
+        if tables:
+            rounds = sorted(set.intersection(*(set(table) for table in tables)))
+            numbers = [[table[r] for table in tables] for r in rounds]
+            low, high = [min(n) for n in numbers], [max(n) for n in numbers]
+            series[label] = (rounds, [mean(n) for n in numbers], low, high)
+    if not series:
+        return []
+    title = f"{place}: coupling with accuracy"
+    limits = {"no coupling": 0.0}
+    figure = figures.lines(title, "round", "Spearman correlation", series, looks, limits)
+    ends = ", ".join(f"{k} {line[1][-1]:.2f}" for k, line in series.items())
+    return [Picture(f"{name}-coupling", f"{title}; in the last round {ends}.", figure)]
+
+
+def _discrepancy(
+    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+) -> list[Picture]:
+    """Draw FedADW's weight against discrepancy in the last round, a dot per client and seed."""
+    points: dict[str, tuple[list[float], list[float]]] = {}
+    for run in runs:
+        last = max((row["round"] for row in lines[run.name]), default=0)
+        for row in lines[run.name]:
+            if row["round"] == last and "discrepancy" in row and "weight" in row:
+                xs, ys = points.setdefault(f"seed {run.seed}", ([], []))
+                xs.append(row["discrepancy"])
+                ys.append(row["weight"])
+    if not points:
+        return []
+    title = f"{place}: weight by discrepancy"
+    x_label = "discrepancy from uniform classes (nats)"
+    figure = figures.dots(title, x_label, "aggregation weight", points, styles(points))
+    alt = f"{title}, a dot per client in the last round."
+    return [Picture(f"{name}-discrepancy", alt, figure)]
+
+
+Drawer = Callable[[str, str, Sequence[Run], Mapping[str, Sequence[Row]]], list[Picture]]
+EXTRAS: dict[str, tuple[Drawer, ...]] = {
+    "taco": (_ejections,),
+    "fedbac": (_couplings,),
+    "fedadw": (_discrepancy,),
+}

@@ -1,0 +1,201 @@
+"""The results table: mean and deviation over seeds, the paper's number and the difference."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedsuite.report.document import Block, Bold, Table, Text
+from fedsuite.runs import Collection, PaperNumber, Run, column_name
+from fedsuite.spread import deviation, mean
+
+NONE = "–"
+RUN_FIELDS = (
+    "state rounds final_accuracy best_accuracy mean_last5_accuracy final_loss smoothness "
+    "personal_accuracy personal_mean personal_std personal_worst target_accuracy rounds_to_target "
+    "compute_seconds_to_target wall_seconds client_compute_seconds upload_bytes download_bytes "
+    "failed_replies freeloader_tpr freeloader_fpr"
+).split()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one setting: its value for each finished seed that has one."""
+
+    row: str
+    column: str
+    values: Sequence[float]
+    runs: int
+    labels: Mapping[str, Any]
+    paper: PaperNumber | None
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds."""
+        return mean(self.values) if self.values else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.mean is None or self.paper is None else self.mean - self.paper.value
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a fraction, shown in per cent."""
+    name = metric.split(".")[0]
+    return name.endswith(("accuracy", "_tpr", "_fpr")) or name.startswith("personal_")
+
+
+def value(run: Run, metric: str) -> float | None:
+    """Return a run's metric, in per cent if it is a share; ``a.b`` is the part b of a."""
+    found: Any = run.summary
+    for part in metric.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    if not isinstance(found, int | float):
+        return None
+    return 100.0 * found if is_share(metric) else float(found)
+
+
+def unit(metric: str) -> str:
+    """Name a metric with its unit."""
+    words = metric.replace("_", " ").replace(".", " ")
+    if is_share(metric):
+        return f"{words} (%)"
+    return words if "seconds" not in metric else f"{words} (s)"
+
+
+def cells(collection: Collection, metric: str = "") -> list[Cell]:
+    """Return every cell of the table, by rows."""
+    metric = metric or collection.metric
+    papers = {
+        (str(p.labels.get(collection.rows)), column_name(p.labels, collection.columns)): p
+        for p in collection.paper
+    }
+    settings = {collection.column(run): run.labels for run in collection.runs if run.labels}
+    found = []
+    for row in collection.row_names():
+        for column in collection.column_names():
+            runs = [run for run in collection.usable(row, column) if run.done]
+            values = [v for run in runs if (v := value(run, metric)) is not None]
+            paper = papers.get((row, column)) if metric == collection.metric else None
+            found.append(Cell(row, column, values, len(runs), settings[column], paper))
+    return found
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Write a mean and its deviation."""
+    if not values:
+        return NONE
+    text, sd = f"{mean(values):.{digits}f}", deviation(values)
+    return text if sd is None else f"{text} ± {sd:.{digits}f}"
+
+
+def results_table(collection: Collection) -> list[Block]:
+    """Return the table, or the sentence that says why there is none."""
+    table = cells(collection)
+    if not any(cell.values for cell in table):
+        return [Text(f"No finished run has a {collection.metric.replace('_', ' ')} yet.")]
+    columns, rows = collection.column_names(), collection.row_names()
+    printed = {cell.column for cell in table if cell.paper}
+    by_place = {(cell.row, cell.column): cell for cell in table}
+    headings = [collection.rows]
+    for column in columns:
+        headings += [column, *(["paper", "difference"] if column in printed else [])]
+    best = {
+        column: _best(collection, [c for c in table if c.column == column]) for column in columns
+    }
+    most = max(len(cell.values) for cell in table)
+    lines = []
+    for row in rows:
+        line = [row]
+        for column in columns:
+            cell = by_place[row, column]
+            text = _ours(cell, most)
+            line.append(Bold(text) if cell.values and cell.mean == best[column] else text)
+            if column in printed:
+                line += _theirs(cell)
+        lines.append(line)
+    return [Table(headings, lines, _caption(collection, most, bool(printed)))]
+
+
+def _best(collection: Collection, column: Sequence[Cell]) -> float | None:
+    means = [cell.mean for cell in column if cell.mean is not None]
+    return (min if collection.better == "lower" else max)(means, default=None)
+
+
+def _ours(cell: Cell, most: int) -> str:
+    if not cell.values:
+        return f"none of {cell.runs}" if cell.runs else NONE
+    few = len(cell.values) < most or len(cell.values) < cell.runs
+    return spread(cell.values) + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
+
+
+def _theirs(cell: Cell) -> list[str]:
+    if cell.paper is None:
+        return [NONE, NONE]
+    std = f" ± {cell.paper.std:.2f}" if cell.paper.std is not None else ""
+    difference = NONE if cell.difference is None else f"{cell.difference:+.2f}"
+    return [f"{cell.paper.value:.2f}{std}", difference]
+
+
+def _caption(collection: Collection, most: int, printed: bool) -> str:
+    seeds = f"mean ± sample standard deviation over {most} seeds" if most > 1 else "one seed"
+    parts = [f"{unit(collection.metric)}, {seeds}; {collection.better} is better, best in bold."]
+    if any(0 < len(c.values) < max(most, c.runs) for c in cells(collection)):
+        parts.append("“(1 of 2)” is how many seeds a cell has.")
+    if printed:
+        sources = dict.fromkeys(p.source for p in collection.paper if p.source)
+        parts.append(f"Paper: {'; '.join(sources)}. Difference: ours less the paper's.")
+    if collection.small:
+        parts.append("Small scale: not comparable with the paper as it stands.")
+    return " ".join(parts)
+
+
+def results_csv(collection: Collection) -> str:
+    """Return the table as CSV, a line per cell."""
+    names = [collection.rows, *collection.columns]
+    head = [*names, "metric", "scale", "seeds", "mean", "std", "paper", "paper_std", "difference"]
+    lines: list[list[Any]] = [[*head, "source"]]
+    for cell in cells(collection):
+        labels = {**cell.labels, collection.rows: cell.row}
+        paper = cell.paper
+        lines.append(
+            [
+                *(labels.get(name, "") for name in names),
+                unit(collection.metric),
+                collection.scale,
+                len(cell.values),
+                _number(cell.mean),
+                _number(deviation(cell.values)),
+                _number(paper.value if paper else None),
+                _number(paper.std if paper else None),
+                _number(cell.difference),
+                paper.source if paper else "",
+            ]
+        )
+    return write_csv(lines)
+
+
+def runs_csv(collection: Collection) -> str:
+    """Return every run with its numbers as recorded (shares as fractions)."""
+    names = list(dict.fromkeys(key for run in collection.runs for key in run.labels))
+    lines: list[list[Any]] = [["run", *names, "scale", *RUN_FIELDS]]
+    for run in collection.runs:
+        fields = {**run.summary, "state": run.state}
+        labels = [run.labels.get(name, "") for name in names]
+        lines.append([run.name, *labels, collection.scale, *(fields.get(f) for f in RUN_FIELDS)])
+    return write_csv(lines)
+
+
+def write_csv(lines: Sequence[Sequence[Any]]) -> str:
+    """Write lines as CSV."""
+    target = io.StringIO()
+    csv.writer(target, lineterminator="\n").writerows(lines)
+    return target.getvalue()
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.4f}"

@@ -1,0 +1,100 @@
+"""Whether a gain is noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from records import write_run
+from rich.console import Console
+
+from fedsuite.cli import main
+from fedsuite.compare import compare, compare_column, gather, say
+from fedsuite.plot import lines_plot
+from fedsuite.settings import UserError
+from fedsuite.spread import deviation, paired_difference
+
+
+def test_an_interval_by_hand() -> None:
+    """Differences 1, 2, 3: mean 2, deviation 1, t(0.975, 2) = 4.3027, half 4.3027/sqrt(3)."""
+    found = paired_difference([1.0, 2.0, 3.0])
+    assert found.mean == 2.0 and found.pairs == 3
+    assert found.low == pytest.approx(2 - 2.4841, abs=1e-4)
+    assert found.high == pytest.approx(2 + 2.4841, abs=1e-4)
+    assert not found.clear and paired_difference([2.0, 2.1, 2.2]).clear
+    assert deviation([1.0]) is None and deviation([1.0, 3.0]) == pytest.approx(2**0.5)
+
+
+def test_words() -> None:
+    assert "nothing to pair" in say(None)
+    assert "run more seeds" in say(paired_difference([1.0]))
+    assert "may be noise" in say(paired_difference([1.0, -1.0]))
+    assert say(paired_difference([0.0, 0.0])) == "the same"
+    assert say(paired_difference([2.0, 2.1, 2.2])) == "better, beyond noise"
+    assert say(paired_difference([2.0, 2.1, 2.2]), -1.0) == "worse, beyond noise"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for seed in (1, 2, 3):
+        write_run(tmp_path, f"fedavg{seed}", "fedavg", [0.1, 0.3, 0.5 + 0.1 * seed], seed=seed)
+        gain = 0.1 + 0.01 * seed
+        write_run(tmp_path, f"taco{seed}", "taco", [0.1, 0.4, 0.5 + gain + 0.1 * seed], seed=seed)
+    write_run(tmp_path, "other", "fedprox", [0.1, 0.3, 0.7], seed=9)
+    write_run(tmp_path, "bad", "fedprox", [0.1, 0.3], seed=1, status="failed")
+    return tmp_path
+
+
+def test_methods_are_paired_by_seed(runs: Path) -> None:
+    """Seeds differ by 10 points and more, the gains 11, 12, 13 do not."""
+    collection, left_out = gather([str(runs)], "runs")
+    assert [run.name for run in left_out] == ["bad"]
+    by_method = {
+        row.method: row for row in compare_column(collection, "digits", "fedavg", "final_accuracy")
+    }
+    gap = by_method["taco"].difference
+    assert gap is not None and gap.mean == pytest.approx(12.0) and gap.clear
+    assert gap.low == pytest.approx(12 - 2.4841, abs=1e-3)
+    assert by_method["fedavg"].verdict == "the reference"
+    assert "nothing to pair" in by_method["fedprox"].verdict
+
+
+def test_the_command(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["compare", str(runs)]) == 0
+    out = capsys.readouterr().out
+    assert "better, beyond noise" in out and "+12.00" in out and "left out: bad" in out
+    assert "accuracy (%) by round" in out
+
+
+def test_less_is_better_for_losses(runs: Path) -> None:
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(runs)], "runs", console, metric="final_loss", against="taco")
+    text = console.export_text()
+    assert "less taco" in text and "worse, beyond noise" in text
+
+
+def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", "fedavg", [0.1, 0.5])
+    write_run(tmp_path, "b", "fedadw", [0.1, 0.6])
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path / "a"), str(tmp_path / "b")], "runs", console)
+    assert "client-test-fraction=0.25" in console.export_text()
+
+
+def test_mistakes_are_sentences(runs: Path) -> None:
+    with pytest.raises(UserError, match="two finished runs"):
+        gather([str(runs / "taco1")], "runs")
+    with pytest.raises(UserError, match="no 'scaffold' among"):
+        compare([str(runs)], "runs", Console(), against="scaffold")
+
+
+def test_curves_are_named_at_their_ends() -> None:
+    series = {"up": ([0, 1], [0.0, 8.0]), "down": ([0, 1], [8.0, 0.0]), "low": ([0, 1], [1.0, 0.0])}
+    lines = lines_plot(series, width=20, height=4, x_label="x").plain.splitlines()
+    assert lines[0].startswith("   8.00 ┤") and lines[0].endswith("up")
+    assert lines[3].startswith("   0.00 ┤") and lines[3].endswith("down")
+    assert lines[2].endswith("low")
+    assert len(lines) == 6 and lines[-1].split() == ["0", "x", "1"]
