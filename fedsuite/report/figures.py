@@ -13,7 +13,7 @@ from fedsuite.report.style import GREY, Style
 INK = "#1f2329"
 WIDTH, HEIGHT = 4.0, 2.8
 TITLE_LETTERS = 38
-LOOK = {
+LOOK: dict[Any, Any] = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -50,6 +50,7 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     """Return an empty figure and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -58,7 +59,7 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if "round" in x_label:
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
 
 
