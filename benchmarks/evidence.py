@@ -90,6 +90,21 @@ FREELOADERS: dict[str, Settings] = {
     for strikes in LAMBDAS.values()
 }
 
+FEDBAC_BASE = {
+    "dataset": "mnist",
+    "model": "cnn2",
+    "num-clients": 20,
+    "fraction-train": 0.5,
+    "batch-size": 64,
+    "lr": 0.05,
+    "momentum": 0.9,
+    "num-rounds": 30,
+    "eval-rows": 2000,
+}
+SHARDS = {"partition": "shards", "num-shards": 300, "shards-per-client": 2, "local-epochs": 1}
+GENTLE = {**SHARDS, "lr": 0.01, "momentum": 0.0}
+MIXED = {"partition": "iid", "local-steps": 7}
+
 BLOCKS: dict[str, Block] = {
     "freeloaders": Block(
         {
@@ -148,26 +163,22 @@ BLOCKS: dict[str, Block] = {
         FEDA4_SWITCHES,
     ),
     "fedbac": Block(
-        {
-            "dataset": "mnist",
-            "model": "cnn2",
-            "partition": "shards",
-            "num-shards": 300,
-            "shards-per-client": 2,
-            "num-clients": 20,
-            "fraction-train": 0.5,
-            "local-epochs": 1,
-            "batch-size": 64,
-            "lr": 0.05,
-            "momentum": 0.9,
-            "num-rounds": 30,
-            "eval-rows": 2000,
-        },
+        {**FEDBAC_BASE, **SHARDS},
         {
             "fedbac": {"algo": "fedbac"},
             "no-regulariser": {"algo": "fedbac", "fedbac.regularizer": "none"},
             "fedavg": {"algo": "fedavg"},
         },
+    ),
+    "fedbac-checks": Block(
+        FEDBAC_BASE,
+        {
+            "fedbac-gentle": {"algo": "fedbac", **GENTLE},
+            "fedavg-gentle": {"algo": "fedavg", **GENTLE},
+            "fedbac-iid": {"algo": "fedbac", **MIXED},
+            "fedavg-iid": {"algo": "fedavg", **MIXED},
+        },
+        seeds=(1,),
     ),
     "fedadw-pathological": Block(
         {**ADW_BASE, "partition": "pathological", "classes-per-client": 2}, ADW_RIVALS
