@@ -13,7 +13,7 @@ from fedsuite.report.style import GREY, Style
 INK = "#1f2329"
 WIDTH, HEIGHT = 4.0, 2.8
 TITLE_LETTERS = 38
-LOOK = {
+LOOK: dict[Any, Any] = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -53,7 +53,7 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
 
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
