@@ -42,6 +42,8 @@ def compare(
         raise UserError(f"There is no '{reference}' among these runs, only {', '.join(methods)}.")
     for run in left_out:
         console.print(f"left out: {run.name}, {run.state}. {run.note}", highlight=False)
+    for remark in collection.remarks:
+        console.print(remark, highlight=False)
     for column in collection.column_names():
         console.print(f"\n[bold]{column}[/bold]", highlight=False)
         draw(collection, column, console)

@@ -54,7 +54,7 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
 
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
