@@ -38,7 +38,7 @@ class Effort:
     steps: int
 
 
-FULL = Effort(rounds=16, step_seconds=10.0, steps=50)
+FULL = Effort(rounds=16, step_seconds=8.0, steps=50)
 QUICK = Effort(rounds=3, step_seconds=0.0, steps=10)
 
 
