@@ -171,7 +171,7 @@ BLOCKS: dict[str, Block] = {
         },
     ),
     "fedbac-checks": Block(
-        FEDBAC_BASE,
+        {**FEDBAC_BASE, "model": "lenet"},
         {
             "fedbac-gentle": {"algo": "fedbac", **GENTLE},
             "fedavg-gentle": {"algo": "fedavg", **GENTLE},

@@ -143,6 +143,7 @@ def accuracy_columns(*names: str) -> dict[str, tuple[Read, float, int]]:
 TACO_COLUMNS: dict[str, tuple[Read, float, int]] = {
     "accuracy of w %": (output("w"), 100.0, 1),
     "accuracy of z %": (output("z"), 100.0, 1),
+    "best round of w %": (field("best_accuracy"), 100.0, 1),
     "rounds to target": (field("rounds_to_target"), 1.0, 1),
     "compute s to target": (field("compute_seconds_to_target"), 1.0, 1),
     "compute s in all": (field("client_compute_seconds"), 1.0, 0),

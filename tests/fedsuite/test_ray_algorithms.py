@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flwr = str(Path(sys.executable).parent / "flwr")
     nodes = "num-supernodes=2 client-resources-num-cpus=1 init-args-num-cpus=2"
     command = [flwr, "run", str(app), "--stream", "--run-config", str(config)]
-    with superlink(home):
+    with pytest.MonkeyPatch.context() as patch, superlink_here(patch, home):
         done = subprocess.run(
             [*command, "--federation-config", nodes],
             env=os.environ | {"FLWR_HOME": str(home)},
@@ -73,6 +74,15 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "runs").mkdir(exist_ok=True)
     (place / "runs" / "log").write_text(done.stdout + done.stderr)
     return place / "runs"
+
+
+def superlink_here(
+    patch: pytest.MonkeyPatch, home: Path
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Start a SuperLink whose apps import this checkout, installed or not."""
+    places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+    return superlink(home)
 
 
 def outcome(folder: Path) -> list[bytes]:
