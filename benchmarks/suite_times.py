@@ -19,9 +19,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.report import table
+from clients.optim import SGD, Adam
 from fedsuite.config import RunConfig, parse
 from fedsuite.registry import ALGORITHMS
 from fedsuite.suites import SCALES, Plan, read_suite
+from fedsuite.vector import FlatModel
 from tasks.models import build_model
 from tasks.shapes import DataShape
 
@@ -78,19 +80,17 @@ def time_step(step: Step) -> float:
     """Return the CPU seconds of one training step, the median of a few."""
     model, dataset, batch, optimizer = step
     shape = DATA[dataset][2]
-    net = build_model(model, shape, seed=1)
+    net = FlatModel(build_model(model, shape, seed=1))
     size = (batch, *shape.input_shape)
     numbers = shape.kind in ("image", "tabular")
     x = torch.randn(size) if numbers else torch.randint(1, shape.vocabulary, size)
     y = torch.randint(shape.num_classes, (batch,))
-    maker = torch.optim.Adam if optimizer == "adam" else torch.optim.SGD
-    optim = maker(net.parameters(), lr=1e-3)
+    mover = (Adam if optimizer == "adam" else SGD)(net.weights, net.grads)
     seconds = []
     for _ in range(STEPS):
         started = time.process_time()
-        optim.zero_grad()
-        cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
-        optim.step()
+        net.backward(cross_entropy(net.module(x), y))
+        mover.step(lr=1e-3)
         seconds.append(time.process_time() - started)
     return statistics.median(seconds[1:])
 

@@ -122,6 +122,7 @@ def test_the_summary_by_hand() -> None:
     assert summary["mean_last5_accuracy"] == pytest.approx(0.45)
     assert (summary["rounds_to_target"], summary["compute_seconds_to_target"]) == (1, 1.5)
     assert (summary["wall_seconds"], summary["client_compute_seconds"]) == (5.0, 4.0)
+    assert summary["compute_seconds_per_round"] == 1.0, "the median of 1.5 and 0.5"
     assert (summary["upload_bytes"], summary["download_bytes"]) == (20, 40)
     assert summary["final_loss"] == 1.5 and summary["failed_replies"] == 1
 
