@@ -17,6 +17,7 @@ from torch import nn
 
 Vector = np.ndarray
 Matrix = np.ndarray
+ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
 
 
 class FlatModel:
@@ -46,9 +47,16 @@ class FlatModel:
         return self.weights.numel()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Set ``grads`` to the gradient of a loss; given its start, autograd need not make one."""
+        """Set ``grads`` to the gradient of a loss.
+
+        This is ``loss.backward()`` without the checks before it, which cost a small model a tenth
+        of its step.
+        """
         self.grads.zero_()
-        loss.backward(self.one)
+        if ENGINE is None:
+            loss.backward(self.one)
+        else:
+            ENGINE.run_backward((loss,), (self.one,), False, False, (), True, True)
 
     def load(self, weights: Vector, buffers: Vector | None = None) -> None:
         """Copy vectors into the model, in place."""

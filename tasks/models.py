@@ -112,9 +112,9 @@ def _linears(
 
 
 def _perceptron(x: Tensor, hidden: nn.ModuleList, fc: nn.Linear) -> Tensor:
-    x = x.flatten(1)
+    x = x if x.dim() == 2 else x.flatten(1)
     for layer in hidden:
-        x = F.relu(layer(x), inplace=True)
+        x = F.linear(x, layer.weight, layer.bias).relu_()
     logits: Tensor = fc(x)
     return logits
 

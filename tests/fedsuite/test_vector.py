@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedsuite import vector
 from fedsuite.vector import FlatModel, sample_weights, weighted_sum
 
 
@@ -69,3 +70,16 @@ def test_weighted_sum_by_hand() -> None:
     rows = np.array([[1, 2], [5, 6]], dtype=np.float32)
     assert np.array_equal(weighted_sum(np.array([0.25, 0.75]), rows), [4.0, 5.0])
     assert np.array_equal(sample_weights(np.array([1, 3])), [0.25, 0.75])
+
+
+@pytest.mark.parametrize("engine", [True, False], ids=["engine", "public"])
+def test_backward_is_pytorchs_own(engine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not engine:
+        monkeypatch.setattr(vector, "ENGINE", None)
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x, y = torch.randn(5, 3), torch.tensor([0, 1, 0, 1, 1])
+    plain = torch.autograd.grad(nn.functional.cross_entropy(module(x), y), module.parameters())
+    model = FlatModel(module)
+    for _ in range(2):
+        model.backward(nn.functional.cross_entropy(module(x), y))
+        assert torch.equal(model.grads, torch.cat([part.reshape(-1) for part in plain]))
