@@ -20,7 +20,7 @@ demo: $(READY)
 	@$(BIN)/fedsuite run fedavg
 
 test: $(READY)
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -17,7 +17,6 @@ from fedsuite.ray_engine import superlink
 from fedsuite.record import read_document, read_lines
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("engines")
 
 # Freeloaders keep state on disk and change the global model with it: a lost, stale or leaked
 # client state, a wrong sample or a forgotten round all end in other bits.

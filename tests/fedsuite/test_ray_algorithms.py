@@ -16,7 +16,6 @@ import pytest
 from fedsuite import registry
 from fedsuite.ray_engine import superlink
 
-pytestmark = pytest.mark.xdist_group("ray algorithms")
 SETTINGS = {
     "num-clients": 5,
     "num-rounds": 3,
