@@ -37,9 +37,8 @@ def compare(
     collection, left_out = gather(names, results_dir)
     metric = metric or collection.metric
     methods = collection.row_names()
-    reference = against or (BASELINE if BASELINE in methods else methods[0])
-    if reference not in methods:
-        raise UserError(f"There is no '{reference}' among these runs, only {', '.join(methods)}.")
+    if against and against not in methods:
+        raise UserError(f"There is no '{against}' among these runs, only {', '.join(methods)}.")
     for run in left_out:
         console.print(f"left out: {run.name}, {run.state}. {run.note}", highlight=False)
     for remark in collection.remarks:
@@ -47,6 +46,12 @@ def compare(
     for column in collection.column_names():
         console.print(f"\n[bold]{column}[/bold]", highlight=False)
         draw(collection, column, console)
+        here = [row for row in methods if by_seed(collection, row, column, metric)]
+        reference = against or (BASELINE if BASELINE in here else here[0] if here else "")
+        if reference not in here:
+            missing = against if here else metric
+            console.print(f"No finished run has {missing} here.", highlight=False)
+            continue
         rows = compare_column(collection, column, reference, metric)
         console.print(_table(rows, reference, metric))
         for note in unequal(collection, column, reference):

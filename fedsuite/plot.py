@@ -68,7 +68,7 @@ def lines_plot(
         low, high = low - 0.05, high + 0.05
     cells = [[0] * width for _ in range(height)]
     colours = [[""] * width for _ in range(height)]
-    ends: dict[int, tuple[str, str]] = {}
+    names: list[tuple[float, int, str, str]] = []
     for (name, (line_xs, line_ys)), colour in zip(
         series.items(), itertools.cycle(COLOURS), strict=False
     ):
@@ -80,7 +80,10 @@ def lines_plot(
             line = height - 1 - row // 4
             cells[line][column // 2] |= DOTS[3 - row % 4][column % 2]
             colours[line][column // 2] = colour
-        ends[_free_line(height - 1 - points[-1][1] // 4, ends, height)] = (name, colour)
+        names.append((line_ys[-1], points[-1][1], name, colour))
+    ends: dict[int, tuple[str, str]] = {}
+    for _, row, name, colour in sorted(names, key=lambda end: -end[0]):
+        ends[_free_line(height - 1 - row // 4, ends, height)] = (name, colour)
     text = Text()
     for number in range(height):
         level = high - (high - low) * number / (height - 1)

@@ -84,6 +84,17 @@ def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
     assert "client-test-fraction=0.25" in console.export_text()
 
 
+def test_every_setting_has_a_reference_of_its_own(runs: Path) -> None:
+    write_run(runs, "wide1", "fedprox", [0.1, 0.3, 0.6], lr=0.2)
+    write_run(runs, "wide2", "taco", [0.1, 0.3, 0.7], lr=0.2)
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(runs)], "runs", console)
+    text = console.export_text(clear=False)
+    assert "less fedavg" in text and "less fedprox" in text and "+10.00" in text
+    compare([str(runs)], "runs", console, against="fedavg")
+    assert "No finished run has fedavg here." in console.export_text()
+
+
 def test_mistakes_are_sentences(runs: Path) -> None:
     with pytest.raises(UserError, match="two finished runs"):
         gather([str(runs / "taco1")], "runs")
@@ -97,4 +108,7 @@ def test_curves_are_named_at_their_ends() -> None:
     assert lines[0].startswith("   8.00 ┤") and lines[0].endswith("up")
     assert lines[3].startswith("   0.00 ┤") and lines[3].endswith("down")
     assert lines[2].endswith("low")
+    close = {"below": ([0, 1], [0.0, 98.0]), "above": ([0, 1], [0.0, 100.0])}
+    named = lines_plot(close, width=20, height=4, x_label="x").plain.splitlines()
+    assert named[0].endswith("above") and named[1].endswith("below")
     assert len(lines) == 6 and lines[-1].split() == ["0", "x", "1"]
