@@ -6,11 +6,11 @@ one is the linear layer ``fc``, so that an algorithm can treat the top layers ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -113,7 +113,7 @@ def _linears(
 
 def _perceptron(x: Tensor, hidden: nn.ModuleList, fc: nn.Linear) -> Tensor:
     x = x if x.dim() == 2 else x.flatten(1)
-    for layer in hidden:
+    for layer in cast(Iterable[nn.Linear], hidden):
         x = F.linear(x, layer.weight, layer.bias).relu_()
     logits: Tensor = fc(x)
     return logits
