@@ -265,13 +265,14 @@ class Server:
         return rounds_to_target(self.record.history(), self.config.target_accuracy) is not None
 
     def _stop_if_hopeless(self) -> None:
-        """End a run whose clients all fail round after round, with what they said."""
-        self.empty_rounds = (
-            0 if self.strategy.outcome.scalars.get("clients") else (self.empty_rounds + 1)
-        )
+        """End a run in which too few clients answer round after round, with what they said."""
+        least = self.config.min_train_clients
+        enough = self.strategy.outcome.scalars.get("clients", 0) >= least
+        self.empty_rounds = 0 if enough else self.empty_rounds + 1
         if self.empty_rounds >= MAX_EMPTY_ROUNDS:
+            who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
             raise RunFailed(
-                f"no client gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
+                f"{who} gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
                 f"{self._last_reason()}"
             )
 
