@@ -33,7 +33,6 @@ from tasks.task import Task, open_task
 
 app = ClientApp()
 log = logging.getLogger("fedsuite.node")
-MAX_REASON = 4000
 
 
 class Worker:
@@ -184,7 +183,7 @@ def _answer(message: Message, context: Context, method: str) -> Message:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
             if "run-dir" not in order.config:
                 log.error("client %d: %s", number, reason)
-            results.append(wire.Result(number, error=reason[-MAX_REASON:]))
+            results.append(wire.Result(number, error=reason[-wire.MAX_REASON :]))
     return Message(wire.write_results(results), reply_to=message)
 
 

@@ -38,6 +38,7 @@ class BaseStrategy(Strategy):
     shares_model: ClassVar[bool] = True
     needs_probe: ClassVar[bool] = False
     needs_metrics: ClassVar[tuple[str, ...]] = ()
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     def __init__(self, federation: Federation, params: Any = None) -> None:
         self.federation = federation
@@ -291,7 +292,7 @@ class BaseStrategy(Strategy):
         lengths = self.lengths()
         if self.buffers.size and self.shares_model:
             lengths["buffers"] = self.buffers.size
-        return check_update(result, lengths, self.needs_metrics)
+        return check_update(result, lengths, self.needs_metrics, self.limits)
 
     def _round(self, number: int, valid: list[wire.Result]) -> Round:
         arrays = {}

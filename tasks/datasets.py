@@ -296,6 +296,8 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
 
 def is_at_hand(name: str, data_root: str = "") -> bool:
     """Say whether a dataset can be opened here without asking the network."""
+    if name not in DATASETS:
+        return False
     source = sources.find_source(DATASETS[name], data_root)
     cached = default_cache_dir() / f"{name}-{_fingerprint(name, source)}"
     return source.kind != "hub" or is_complete(cached)
