@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsuite.deploy_commands import add_deploy_commands
 from fedsuite.settings import UserError
 from fedsuite.view_commands import add_view_commands
 
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     keys = commands.add_parser("keys", help="explain every key with its default")
     keys.set_defaults(do=_keys)
     add_view_commands(commands)
+    add_deploy_commands(commands, _positive)
     return parser
 
 

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fedsuite.settings import Scalar, UserError
@@ -60,16 +60,23 @@ def environment(home: Path | None = None, **extra: str) -> dict[str, str]:
 
 def free_port() -> int:
     """Return a TCP port that is free on loopback now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports that are free on loopback now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def is_healthy(port: int, ca: Path | None = None) -> bool:
     """Say whether a SuperLink on loopback answers; with ``ca`` over TLS."""
-    trust = ssl.create_default_context(cafile=str(ca)) if ca is not None else None
     scheme = "https" if ca is not None else "http"
     try:
+        trust = ssl.create_default_context(cafile=str(ca)) if ca is not None else None
         url = f"{scheme}://127.0.0.1:{port}/health"
         with urllib.request.urlopen(url, timeout=2, context=trust) as reply:
             return int(reply.status) == 200
@@ -84,7 +91,7 @@ def await_health(alive: Callable[[], bool], port: int, log: Path, ca: Path | Non
         if is_healthy(port, ca):
             return
         time.sleep(0.1)
-    raise RuntimeError(f"Flower's SuperLink did not start. {last_words(log)}")
+    raise UserError(f"Flower's SuperLink did not start. {last_words(log)}")
 
 
 def last_words(log: Path, lines: int = 20) -> str:

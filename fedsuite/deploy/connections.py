@@ -38,7 +38,9 @@ class Connection:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the SuperLink is on this machine."""
+        """Whether the SuperLink is on this machine; ``:local:`` is the one Flower starts."""
+        if self.address.startswith(":local"):
+            return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -95,7 +97,7 @@ def remove_connection(name: str, home: Path | None = None) -> bool:
     text = _read(path)
     if name not in _entries(text, path):
         return False
-    _replace(path, text, _without(text, name), name)
+    _replace(path, text, _without(text, name).rstrip() + "\n", name)
     return True
 
 

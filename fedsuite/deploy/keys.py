@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedsuite.deploy.certificates import write_private
 from fedsuite.deploy.control import CommandFailed, flwr
+from fedsuite.settings import UserError
 
 IN_USE = "already in use"
 
@@ -32,9 +33,12 @@ def make_key(path: Path) -> bool:
     """Make a key pair, unless it is there; say whether it is new."""
     if path.exists() and public_half(path).exists():
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        raise FileExistsError(path)
+        raise UserError(
+            f"{path} exists without {public_half(path).name} and is not written over. Make the "
+            f"public key by `ssh-keygen -y -f {path} > {public_half(path)}`, or move it away."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     pair = ec.generate_private_key(ec.SECP384R1())
     public = pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     write_private(path, pair.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
