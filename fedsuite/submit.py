@@ -218,12 +218,10 @@ class Follower:
                 f"and `fedsuite show {self.config.run_name}` shows them"
             )
             return 0
-        tail = "\n".join(self.stream.lines[-TAIL:])
-        why = "" if details == "N/A" else f" ({details})"
+        why = "" if details == "N/A" else f": {details}"
         print(
-            f"The run ended as '{status}'{why}. Its log ends with:\n{tail}\n"
-            f"fedsuite: the run {self.run_id} failed; `flwr log {self.run_id} "
-            f"{self.connection.name}` shows all of its log",
+            f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
+            f"`flwr log {self.run_id} {self.connection.name}` shows all of its log.",
             file=sys.stderr,
         )
         return 1

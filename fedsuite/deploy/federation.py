@@ -35,7 +35,7 @@ from fedsuite.settings import UserError
 PLAN = "federation.json"
 SUPERLINK = "superlink"
 POLL_SECONDS = 0.5
-TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
 @dataclass(frozen=True)
