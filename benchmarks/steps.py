@@ -18,6 +18,7 @@ from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
 from fedsuite.inline import InlineGrid
 from fedsuite.training import run
+from tasks.task import open_task
 
 REFERENCE = "fedavg"
 CLIENTS = 4
@@ -52,7 +53,7 @@ class Bench:
         grid = ListeningGrid(1)
         self.folder = run(config, grid, engine="inline") / "clients"
         self.orders = wire.read_orders(grid.heard.content)
-        self.worker = Worker(config)
+        self.worker = Worker(config, open_task(config.task))
 
     def seconds_per_step(self) -> float:
         """Train the round's first client once; CPU time, so that a busy machine counts less."""

@@ -35,7 +35,8 @@ class AppleClient(LocalClient):
         if "core" in own:
             self.cores[me] = torch.tensor(own["core"], device=device)
         first = parameters[1] if config["start"] == "shares" else one_hot(me, len(self.cores))
-        self.p = torch.tensor(own.get("p", first), device=device)
+        kept = own.get("p", first)
+        self.p = torch.tensor(np.append(kept, first[len(kept) :]), device=device)
         self.p_lr, self.penalty = float(config["p-lr"]), float(config["penalty"])
         self.model.load(self.site.initial, own.get("buffers", self.site.initial_buffers))
         metrics = self.train(config["lr"])

@@ -7,9 +7,10 @@ does not take its cohort with it.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -24,21 +25,21 @@ from clients.freeloader import freeloading
 from clients.state import ClientState
 from fedsuite import registry, seeds, wire
 from fedsuite.config import RunConfig, from_json
+from fedsuite.node import introduce, make_private, open_place, read_place
 from fedsuite.settings import UserError
 from fedsuite.vector import FlatModel, best_device
 from tasks.models import build_model
-from tasks.task import open_task
+from tasks.task import Task, open_task
 
 app = ClientApp()
-MAX_REASON = 4000
+log = logging.getLogger("fedsuite.node")
 
 
 class Worker:
     """What a process keeps between messages of a run."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-        self.task = open_task(config.task)
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        self.config, self.task = config, task
         module = build_model(config.model, self.task.shape, seeds.integer(config.seed, "model"))
         self.model = FlatModel(module, pick_device(config.device))
         self.initial, self.initial_buffers = self.model.vector(), self.model.buffer_vector()
@@ -104,36 +105,51 @@ class Worker:
 
 @lru_cache(maxsize=2)
 def worker_for(run: str) -> Worker:
-    """Return this process's worker for a run, by the run's settings as JSON."""
-    return Worker(from_json(run))
+    """Return this process's worker for a simulated run, by the run's settings as JSON."""
+    config = from_json(run)
+    return Worker(config, open_task(config.task))
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train a cohort."""
-    return _answer(message, "fit")
+    return _answer(message, context, "fit")
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score a cohort."""
-    return _answer(message, "evaluate")
+    return _answer(message, context, "evaluate")
 
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Say who this node is; open the run's data so that a problem shows before training."""
-    config = message.content.config_records["config"]
-    with threads(1):
-        worker_for(str(config["run"]))
-    answer = ConfigRecord(
-        {
+    config = dict(message.content.config_records["config"])
+    if "refusal" in config:
+        log.error("The server says: %s.", config["refusal"])
+        answer: dict[str, Any] = {}
+    elif "run-dir" not in config:
+        answer = _introduce(context, str(config["run"]))
+    else:
+        with threads(1):
+            worker_for(str(config["run"]))
+        answer = {
             "place": int(context.node_config.get("partition-id", 0)),
             "places": int(context.node_config.get("num-partitions", 1)),
             "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
         }
-    )
-    return Message(RecordDict({"node": answer}), reply_to=message)
+    return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
+
+
+def _introduce(context: Context, run: str) -> dict[str, Any]:
+    """Say who a deployed node is, or in a sentence for both sides why it cannot take part."""
+    try:
+        with threads(1):
+            return introduce(read_place(context.node_config), from_json(run))
+    except UserError as error:
+        log.error("This node cannot take part: %s", error)
+        return {"refusal": str(error)}
 
 
 @contextmanager
@@ -154,20 +170,34 @@ def pick_device(name: str) -> str:
     return best_device() if name == "auto" else name
 
 
-def _answer(message: Message, method: str) -> Message:
+def _answer(message: Message, context: Context, method: str) -> Message:
     orders = wire.read_orders(message.content)
     results = []
     for number, order in orders.items():
-        worker = worker_for(order.config["run"])
-        with threads(worker.config.client_threads):
-            try:
-                folder = Path(order.config["run-dir"]) / "clients"
+        try:
+            worker, folder = _workplace(context, order.config, number)
+            with threads(worker.config.client_threads):
                 client = worker.client(number, order.config, folder)
                 results.append(getattr(worker, method)(client, order))
-            except Exception:
-                reason = traceback.format_exc()[-MAX_REASON:]
-                results.append(wire.Result(number, error=reason))
+        except Exception as error:
+            reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
+            if "run-dir" not in order.config:
+                log.error("client %d: %s", number, reason)
+            results.append(wire.Result(number, error=reason[-wire.MAX_REASON :]))
     return Message(wire.write_results(results), reply_to=message)
+
+
+def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
+    """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
+    if "run-dir" in order:
+        return worker_for(str(order["run"])), Path(str(order["run-dir"])) / "clients"
+    place, config = read_place(context.node_config), from_json(str(order["run"]))
+    run_id = str(order["run-id"])
+    if not run_id.isalnum():
+        raise UserError(f"run-id = '{run_id}' is not possible.")
+    state = place.state_dir / run_id
+    make_private(state)
+    return Worker(config, open_place(place, config, order, number)), state / "clients"
 
 
 def _sees_run(folder: Path, run_id: str) -> bool:

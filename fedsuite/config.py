@@ -17,7 +17,7 @@ from typing import Any
 
 from fedsuite import registry
 from fedsuite.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
-from tasks.datasets import DATASETS
+from tasks.datasets import DATASETS, OWN
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.task import TaskSpec
@@ -31,7 +31,10 @@ class RunConfig:
 
     algo: str = setting("fedavg", "algorithm, or MODULE:ATTRIBUTE of one of your own")
     algo_settings: str = setting("", "own keys of an algorithm from outside, as JSON")
-    dataset: str = setting("digits", "what is learned", choices=DATASETS)
+    dataset: str = setting(
+        "digits", "what is learned; own = whatever deployed nodes have", choices=(*DATASETS, OWN)
+    )
+    label_column: str = setting("label", "own: the column to learn")
     model: str = setting("auto", "model; auto = the dataset's", choices=("auto", *MODELS))
     partition: str = setting("dirichlet", "how rows are divided", choices=PARTITIONS)
     dirichlet_alpha: float = setting(0.5, "dirichlet: concentration", above=0)
@@ -39,7 +42,9 @@ class RunConfig:
     shards_per_client: int = setting(2, "shards: how many a client takes", low=1)
     classes_per_client: int = setting(2, "pathological: classes a client has", low=1)
     size_ratio: float = setting(10.0, "sizes: largest client over smallest", low=1)
-    num_clients: int = setting(20, "clients in the federation", low=1, high=100_000)
+    num_clients: int = setting(
+        20, "clients in the federation; deployed: as many as nodes", low=1, high=100_000
+    )
     num_rounds: int = setting(20, "rounds", low=1)
     fraction_train: float = setting(1.0, "share of clients sampled a round", above=0, high=1)
     min_train_clients: int = setting(1, "fewest clients a round may use", low=1)
@@ -77,6 +82,7 @@ class RunConfig:
     client_threads: int = setting(1, "CPU threads a client trains with", low=1, high=256)
     round_timeout: float = setting(3600.0, "seconds to wait for a round's replies", above=0)
     data_root: str = setting("", "folder with hub-style parquet")
+    server_data: str = setting("", "own: rows on the server to test on, as a node's data-path")
     results_dir: str = setting("runs", "folder of run folders")
     run_name: str = setting("", "the run's folder; empty = made from settings and time")
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
@@ -260,7 +266,7 @@ def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
     """Replace ``auto`` and zero by what they mean here, and refuse contradictions."""
     changes: dict[str, Any] = {}
-    if config.model == "auto":
+    if config.model == "auto" and config.dataset != OWN:
         changes["model"] = DATASETS[config.dataset].default_model
     scored = config.client_test_fraction > 0 or config.pool_train_test or algorithm.client.personal
     on = config.personal_eval == "on" or (config.personal_eval == "auto" and scored)

@@ -17,6 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedsuite.client_app import app as client_app
 from fedsuite.config import RunConfig
+from fedsuite.deployed import SIMULATION
 from fedsuite.training import run
 
 CLIENT_APP_FAILED = 2
@@ -31,6 +32,7 @@ class InlineGrid(Grid):
     def __init__(self, num_nodes: int = 1, app: ClientApp = client_app) -> None:
         self._app = app
         self._run = Run.create_empty(run_id=RUN_ID)
+        self._run.primary_task_type = SIMULATION
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN_ID, SERVER_ID
         self._contexts = {
             FIRST_NODE_ID + place: Context(

@@ -67,6 +67,11 @@ class RunRecord:
         record._open()
         return record
 
+    def save_config(self, config: RunConfig) -> None:
+        """Replace the settings of a run whose federation has grown."""
+        document = read_document(self.folder / "config.json")
+        write_json(self.folder / "config.json", document | config.flat())
+
     @property
     def run_id(self) -> str:
         """The id under which nodes recognise this folder."""

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedsuite.config import parse
 from fedsuite.launch import COMMAND_PID
 from fedsuite.record import read_document
+from fedsuite.settings import UserError
 from fedsuite.training import run
 
 app = ServerApp()
@@ -26,7 +27,11 @@ def main(grid: Grid, context: Context) -> None:
     """Run one experiment and say where its results are."""
     log_to_stdout()
     end_with_command()
-    folder = run(parse(context.run_config), grid, engine="flower")
+    try:
+        folder = run(parse(context.run_config), grid, engine="flower")
+    except UserError as error:
+        print(f"fedsuite: {error}", flush=True)
+        raise
     summary = read_document(folder / "summary.json")
     print(f"{summary['status']}: accuracy {summary['final_accuracy']}, results in {folder}")
 

@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch import nn
 from fedsuite import registry, seeds
 from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.config import RunConfig, params_of
+from fedsuite.deployed import Scene, gather, is_deployed
 from fedsuite.record import (
     META,
     RunRecord,
@@ -34,7 +34,7 @@ from fedsuite.settings import UserError
 from fedsuite.summary import rounds_to_target, smoothness, summarise
 from fedsuite.tracking import check_tracking, open_tracker
 from fedsuite.vector import FlatModel, Vector, best_device, to_numpy
-from strategies.base import BaseStrategy, Federation, Outcome
+from strategies.base import Federation, Outcome
 from tasks.evaluation import evaluate, mean_probabilities
 from tasks.models import build_model
 from tasks.task import Task, open_task
@@ -54,26 +54,36 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         config = dataclasses.replace(config, run_name=default_name(config))
     if config.resume:
         config = resumed_config(config)
-    task, module = prepare(config)
-    record, checkpoint = _open_record(config, task, engine)
+    checkpoint = load_checkpoint(run_folder(config)) if config.resume else None
+    if is_deployed(grid):
+        scene = gather(config, grid, run_folder(config), checkpoint)
+    else:
+        scene = Scene(config, open_task(config.task))
+    config = scene.config
+    module = _build(config, scene.task)
+    record = _open_record(scene, engine, checkpoint)
     log.info("results are in %s", record.folder)
     try:
-        server = Server(config, task, module, record, grid, checkpoint)
+        server = Server(scene, module, record, grid, checkpoint)
         status = server.train()
     except BaseException as error:
         status = "failed" if isinstance(error, Exception) else "interrupted"
         record.finish(summarise(config, record.history(), [], status, traceback.format_exc()))
         raise
-    summary = summarise(config, record.history(), server.strategy.expelled, status)
+    summary = summarise(server.config, record.history(), server.strategy.expelled, status)
     record.finish(summary | {"output_accuracy": server.output_scores()})
     return record.folder
 
 
 def prepare(config: RunConfig) -> tuple[Task, nn.Module]:
     """Open the data, divide it and build the model: what can be refused is refused here."""
-    check_tracking(config.tracking)
     task = open_task(config.task)
-    return task, build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
+    return task, _build(config, task)
+
+
+def _build(config: RunConfig, task: Task) -> nn.Module:
+    check_tracking(config.tracking)
+    return build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
 
 
 def resumed_config(config: RunConfig) -> RunConfig:
@@ -93,16 +103,19 @@ class Server:
 
     def __init__(
         self,
-        config: RunConfig,
-        task: Task,
+        scene: Scene,
         module: nn.Module,
         record: RunRecord,
         grid: Grid,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self.config, self.task, self.record, self.grid = config, task, record, grid
+        self.scene, self.config, self.task = scene, scene.config, scene.task
+        self.record, self.grid = record, grid
+        config, task = self.config, self.task
         self.model = FlatModel(module, "cpu" if config.device == "cpu" else best_device())
-        self.strategy = _make_strategy(config, task, record, self._probe, self.model.shapes)
+        self.strategy = registry.find(config.algo).strategy(self._federation(), params_of(config))
+        if scene.members is not None:
+            self.strategy.roster = scene.members
         self.strategy.model = self.model.vector()
         self.strategy.buffers = self.model.buffer_vector()
         self.test_rows = _test_rows(config, task)
@@ -122,7 +135,8 @@ class Server:
         """Run the rounds that are left; return how it ended."""
         self.strategy.summary()
         started = time.perf_counter()
-        self.strategy.roster.refresh(self.grid)
+        if self.scene.members is None:
+            self.strategy.roster.refresh(self.grid)
         if self.fresh:
             self._close_round(Outcome(), started)
         status = "finished"
@@ -139,9 +153,36 @@ class Server:
             self.record.save_model(self._named_tensors())
         return status
 
+    def _federation(self) -> Federation:
+        """Tell the strategy of the run, as it is now."""
+        config, members = self.config, self.scene.members
+        return Federation(
+            num_clients=config.num_clients,
+            client_sizes=self.scene.sizes(),
+            seed=config.seed,
+            num_rounds=config.num_rounds,
+            local_epochs=1 if config.local_steps else config.local_epochs,
+            fraction_train=config.fraction_train,
+            min_train_clients=config.min_train_clients,
+            server_lr=config.server_lr,
+            learning_rate=config.learning_rate,
+            eval_every=config.eval_every,
+            personal_eval=config.personal_eval == "on",
+            plain_sgd=config.optimizer == "sgd" and not config.momentum,
+            introduction={
+                "run": config.to_json(),
+                "run-id": self.record.run_id,
+                **({"run-dir": str(self.record.folder)} if members is None else self.scene.told),
+            },
+            time_limit=None if members is None else config.round_timeout,
+            probe=self._probe if config.probe_per_class else None,
+            shapes=self.model.shapes,
+        )
+
     def _one_round(self) -> None:
         started = time.perf_counter()
         strategy, timeout = self.strategy, self.config.round_timeout
+        self._welcome()
         orders = strategy.configure_train(self.round, strategy.arrays(), ConfigRecord(), self.grid)
         replies = self.grid.send_and_receive(orders, timeout=timeout)
         strategy.aggregate_train(self.round, replies)
@@ -157,6 +198,8 @@ class Server:
     def _close_round(self, outcome: Outcome, started: float) -> None:
         """Evaluate, record, checkpoint."""
         row: dict[str, Any] = {"round": self.round, **self._global_score(), **outcome.scalars}
+        if not len(self.test_rows) and self._clients_score_the_model():
+            row |= {"accuracy": row["personal_accuracy"]} if "personal_accuracy" in row else {}
         if "accuracy" in row:
             self.accuracies.append(row["accuracy"])
             row["smoothness"] = smoothness(self.accuracies)
@@ -179,11 +222,27 @@ class Server:
 
     def _global_score(self) -> dict[str, float]:
         due = self.round % self.config.eval_every == 0 or self.round == self.config.num_rounds
-        if not due or not self.strategy.shares_model:
+        if not due or not self.strategy.shares_model or not len(self.test_rows):
             return {}
         self.model.load(self.strategy.model, self.strategy.buffers)
         score = evaluate(self.model, self.task, self.test_rows)
         return {"accuracy": score.accuracy, "loss": score.loss}
+
+    def _clients_score_the_model(self) -> bool:
+        """Say whether clients' scores of themselves are scores of the one global model."""
+        return self.strategy.shares_model and not registry.find(self.config.algo).client.personal
+
+    def _welcome(self) -> None:
+        """Wait until enough deployed nodes are there; take in clients that came later."""
+        members = self.scene.members
+        if members is None:
+            return
+        least, seconds = self.config.min_train_clients, self.config.round_timeout
+        members.await_clients(self.grid, least, seconds, self.strategy.expelled)
+        if members.count > self.config.num_clients:
+            self.config = dataclasses.replace(self.config, num_clients=members.count)
+            self.record.save_config(self.config)
+            self.strategy.grow(self._federation())
 
     def _probe(self, weights: Vector, buffers: Vector) -> tuple[np.ndarray, float]:
         """Return a model's mean class probabilities and accuracy on the probe set."""
@@ -192,7 +251,9 @@ class Server:
 
     def output_scores(self) -> dict[str, float] | None:
         """Return the accuracy of each model the method may give as its result."""
-        scores = {}
+        scores: dict[str, float] = {}
+        if not len(self.test_rows):
+            return None
         for name, vector in self.strategy.outputs().items():
             self.model.load(vector, self.strategy.buffers)
             scores[name] = evaluate(self.model, self.task, self.test_rows).accuracy
@@ -204,13 +265,14 @@ class Server:
         return rounds_to_target(self.record.history(), self.config.target_accuracy) is not None
 
     def _stop_if_hopeless(self) -> None:
-        """End a run whose clients all fail round after round, with what they said."""
-        self.empty_rounds = (
-            0 if self.strategy.outcome.scalars.get("clients") else (self.empty_rounds + 1)
-        )
+        """End a run in which too few clients answer round after round, with what they said."""
+        least = self.config.min_train_clients
+        enough = self.strategy.outcome.scalars.get("clients", 0) >= least
+        self.empty_rounds = 0 if enough else self.empty_rounds + 1
         if self.empty_rounds >= MAX_EMPTY_ROUNDS:
+            who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
             raise RunFailed(
-                f"no client gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
+                f"{who} gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
                 f"{self._last_reason()}"
             )
 
@@ -223,19 +285,20 @@ class Server:
         return {name: to_numpy(t) for name, t in self.model.module.state_dict().items()}
 
 
-def _open_record(config: RunConfig, task: Task, engine: str) -> tuple[RunRecord, Checkpoint | None]:
+def _open_record(scene: Scene, engine: str, checkpoint: Checkpoint | None) -> RunRecord:
+    config, split = scene.config, scene.task.split.fingerprint
     if not config.resume:
-        return RunRecord.create(config, facts(config, engine, task.split.fingerprint)), None
+        record = RunRecord.create(config, facts(config, scene.engine or engine, split))
+        scene.save(record.folder)
+        return record
     folder = run_folder(config)
     recorded = read_document(folder / "config.json")[META]["split-fingerprint"]
-    if recorded != task.split.fingerprint:
+    if recorded != split:
         raise UserError(
             f"The run in {folder} was divided as {recorded}, but the data here divides as "
-            f"{task.split.fingerprint}: the data or a library has changed. Start a new run."
+            f"{split}: the data or a library has changed. Start a new run."
         )
-    checkpoint = load_checkpoint(folder)
-    last_round = checkpoint.round if checkpoint is not None else -1
-    return RunRecord.reopen(folder, last_round), checkpoint
+    return RunRecord.reopen(folder, checkpoint.round if checkpoint is not None else -1)
 
 
 def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
@@ -244,37 +307,6 @@ def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
         return rows
     draw = seeds.generator(config.seed, "evaluation")
     return np.sort(draw.choice(rows, config.eval_rows, replace=False))
-
-
-def _make_strategy(
-    config: RunConfig,
-    task: Task,
-    record: RunRecord,
-    probe: Callable[..., Any],
-    shapes: dict[str, tuple[int, ...]],
-) -> BaseStrategy:
-    federation = Federation(
-        num_clients=config.num_clients,
-        client_sizes={c: len(rows) for c, rows in enumerate(task.split.train)},
-        seed=config.seed,
-        num_rounds=config.num_rounds,
-        local_epochs=1 if config.local_steps else config.local_epochs,
-        fraction_train=config.fraction_train,
-        min_train_clients=config.min_train_clients,
-        server_lr=config.server_lr,
-        learning_rate=config.learning_rate,
-        eval_every=config.eval_every,
-        personal_eval=config.personal_eval == "on",
-        plain_sgd=config.optimizer == "sgd" and not config.momentum,
-        introduction={
-            "run": config.to_json(),
-            "run-dir": str(record.folder),
-            "run-id": record.run_id,
-        },
-        probe=probe if config.probe_per_class else None,
-        shapes=shapes,
-    )
-    return registry.find(config.algo).strategy(federation, params_of(config))
 
 
 def _describe(row: dict[str, Any], rounds: int) -> str:

@@ -29,6 +29,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 MAX_METRICS = 256
+MAX_REASON = 4000
+MAX_DIGITS = 9
 
 
 class WireError(ValueError):
@@ -68,7 +70,7 @@ def unpack(array: Array) -> np.ndarray:
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
         shape, fortran, dtype = read(stream)
-    except (ValueError, KeyError) as error:
+    except Exception as error:  # whatever hostile bytes do to numpy's reader
         raise WireError(f"not a numpy array: {error}") from None
     if dtype.kind != "f" or (fortran and len(shape) > 1):
         raise WireError(f"expected floating-point numbers in C order, got dtype {dtype}")
@@ -138,7 +140,7 @@ def read_result(content: RecordDict, client: int) -> Result:
     """
     error = content.get(f"error.{client}")
     if isinstance(error, ConfigRecord):
-        return Result(client, error=str(error.get("reason", "unknown error")))
+        return Result(client, error=str(error.get("reason", "unknown error"))[-MAX_REASON:])
     metrics, vectors = content.get(f"metrics.{client}"), content.get(f"arrays.{client}")
     if not isinstance(metrics, MetricRecord):
         return Result(client, error="the node's reply has no result for this client")
@@ -153,8 +155,8 @@ def read_result(content: RecordDict, client: int) -> Result:
 
 def clients_in(content: RecordDict) -> set[int]:
     """Return the client ids a reply speaks for."""
-    names = [name.split(".", 1) for name in content if "." in name]
-    return {int(number) for _, number in names if number.isdecimal()}
+    numbers = {name.split(".", 1)[1] for name in content if "." in name}
+    return {int(n) for n in numbers if n.isdecimal() and len(n) <= MAX_DIGITS}
 
 
 def _number(name: str, value: Any) -> float:

@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,74 +21,12 @@ from fedsuite import seeds, wire
 from fedsuite.settings import kebab
 from fedsuite.vector import Matrix, Vector, sample_weights, weighted_sum
 from strategies.cohorts import Roster
+from strategies.members import Members
 from strategies.replies import check_score, check_update, read_replies
+from strategies.round import Federation, NoParams, Outcome, Round, grown, round_half_up
 
+__all__ = ["BaseStrategy", "Federation", "NoParams", "Outcome", "Round"]
 log = logging.getLogger("fedsuite")
-
-
-@dataclass(frozen=True)
-class NoParams:
-    """An algorithm without settings of its own."""
-
-
-@dataclass(frozen=True)
-class Federation:
-    """What a strategy needs to know of the run.
-
-    ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
-    server's probe set; ``shapes`` names the model's parameters in the order of the flat vector;
-    ``plain_sgd``: clients step without momentum and without Adam.
-    """
-
-    num_clients: int
-    client_sizes: Mapping[int, int]
-    seed: int
-    num_rounds: int = 1
-    local_epochs: int = 1
-    fraction_train: float = 1.0
-    min_train_clients: int = 1
-    server_lr: float = 1.0
-    learning_rate: Callable[[int], float] = lambda server_round: 0.01
-    eval_every: int = 1
-    personal_eval: bool = False
-    plain_sgd: bool = True
-    introduction: Mapping[str, str] = field(default_factory=dict)
-    probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-
-@dataclass
-class Round:
-    """One round's valid replies, one row per client in client order."""
-
-    number: int
-    model: Vector
-    clients: list[int]
-    arrays: dict[str, Matrix]
-    buffers: Matrix
-    num_examples: np.ndarray
-    num_steps: np.ndarray
-    lr: float
-    metrics: list[dict[str, float]] = field(default_factory=list)
-    per_client: dict[str, Any] = field(default_factory=dict)
-    scalars: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def updates(self) -> Matrix:
-        """The ``(n, P)`` matrix of ``v_i = w_i - w``."""
-        return self.arrays["update"]
-
-    def metric(self, name: str) -> np.ndarray:
-        """One number that every client sent, in client order."""
-        return np.array([metrics[name] for metrics in self.metrics], dtype=np.float64)
-
-
-@dataclass
-class Outcome:
-    """What a round left behind for the record: numbers of the round, a row per client."""
-
-    scalars: dict[str, Any] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 class BaseStrategy(Strategy):
@@ -101,11 +38,12 @@ class BaseStrategy(Strategy):
     shares_model: ClassVar[bool] = True
     needs_probe: ClassVar[bool] = False
     needs_metrics: ClassVar[tuple[str, ...]] = ()
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     def __init__(self, federation: Federation, params: Any = None) -> None:
         self.federation = federation
         self.params = self.Params() if params is None else params
-        self.roster = Roster(federation.introduction)
+        self.roster: Roster | Members = Roster(federation.introduction)
         self.expelled: set[int] = set()
         self.model: Vector = np.zeros(0, dtype=np.float32)
         self.buffers: Vector = np.zeros(0, dtype=np.float32)
@@ -146,11 +84,27 @@ class BaseStrategy(Strategy):
 
     def state(self) -> dict[str, Any]:
         """Return all that must survive a restart: arrays, and scalars JSON can hold."""
-        return {"expelled": sorted(self.expelled)}
+        return {"expelled": sorted(self.expelled), "members": dict(self.roster.numbers)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.expelled = set(state["expelled"])
+
+    def grow(self, federation: Federation) -> None:
+        """Take in clients that came later: what is kept per client gets entries as at the start.
+
+        An axis that has an entry per client here and in a strategy made anew grows.
+        """
+        before, state = self.federation.num_clients, self.state()
+        fresh = type(self)(federation, self.params)
+        fresh.model, fresh.buffers = self.model, self.buffers
+        start = fresh.state()
+        self.federation = federation
+        for name, value in state.items():
+            if isinstance(value, np.ndarray):
+                first = start.get(name, np.zeros((federation.num_clients, *value.shape[1:])))
+                state[name] = grown(value, first, before, federation.num_clients)
+        self.load_state(state)
 
     # What algorithms use
 
@@ -169,9 +123,14 @@ class BaseStrategy(Strategy):
             move = move * np.float32(self.federation.server_lr)
         return round.model + move
 
+    def present(self) -> list[int]:
+        """Return the clients that can be reached and are not expelled."""
+        reachable = self.roster.available(self.federation.num_clients)
+        return [client for client in reachable if client not in self.expelled]
+
     def sample(self, server_round: int) -> list[int]:
         """Draw the round's clients, the same for the same seed, never an expelled one."""
-        present = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        present = self.present()
         wanted = round_half_up(self.federation.fraction_train * self.federation.num_clients)
         count = min(max(wanted, self.federation.min_train_clients, 1), len(present))
         if count == len(present):
@@ -187,9 +146,10 @@ class BaseStrategy(Strategy):
         """Sample clients and send each node its cohort."""
         self._take(arrays)
         self.outcome = Outcome()
+        self._look_around(grid)
         scalars = {"lr": self.federation.learning_rate(server_round), **self._own_scalars()}
         return self._messages(
-            MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config), grid
+            MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config)
         )
 
     def aggregate_train(
@@ -223,9 +183,9 @@ class BaseStrategy(Strategy):
             self._asked = {}
             return []
         self._take(arrays)
-        clients = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        self._look_around(grid)
         scalars = {**self._own_scalars(), **config}
-        return self._messages(MessageType.EVALUATE, server_round, clients, scalars, grid)
+        return self._messages(MessageType.EVALUATE, server_round, self.present(), scalars)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -268,6 +228,12 @@ class BaseStrategy(Strategy):
         self.model = vectors["model"]
         self.buffers = vectors.get("buffers", np.zeros(0, dtype=np.float32))
 
+    def _look_around(self, grid: Grid) -> None:
+        """See which nodes are there, and note who came and went."""
+        self.roster.refresh(grid)
+        for sentence in self.roster.news():
+            self._note(sentence)
+
     def _own_scalars(self) -> dict[str, Any]:
         return {kebab(k): v for k, v in dataclasses.asdict(self.params).items()}
 
@@ -277,7 +243,6 @@ class BaseStrategy(Strategy):
         server_round: int,
         clients: list[int],
         scalars: Mapping[str, Any],
-        grid: Grid,
     ) -> list[Message]:
         shared = self.broadcast()
         if self.shares_model:
@@ -290,7 +255,7 @@ class BaseStrategy(Strategy):
             "round": server_round,
             "checkpoint-round": self.checkpoint_round,
         }
-        self._asked = self.roster.assign(grid, clients, self.federation.client_sizes)
+        self._asked = self.roster.assign(clients, self.federation.client_sizes)
         common = sum(vector.nbytes for vector in shared.values())
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
@@ -298,8 +263,10 @@ class BaseStrategy(Strategy):
             for client, order in orders.items():
                 own = sum(vector.nbytes for vector in order.arrays.values())
                 self._bytes_down[client] = common + own
+                order.config.update(self.roster.told(client))
             content = wire.write_orders(packed, config, orders)
-            messages.append(Message(content, node, kind, group_id=str(server_round)))
+            limit, group = self.federation.time_limit, str(server_round)
+            messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
 
     def _collect(
@@ -325,7 +292,7 @@ class BaseStrategy(Strategy):
         lengths = self.lengths()
         if self.buffers.size and self.shares_model:
             lengths["buffers"] = self.buffers.size
-        return check_update(result, lengths, self.needs_metrics)
+        return check_update(result, lengths, self.needs_metrics, self.limits)
 
     def _round(self, number: int, valid: list[wire.Result]) -> Round:
         arrays = {}
@@ -392,12 +359,8 @@ class BaseStrategy(Strategy):
 
     def _note(self, text: str) -> None:
         log.warning("%s", text)
-        self.outcome.scalars["note"] = text
-
-
-def round_half_up(value: float) -> int:
-    """Round as people do: 2.5 to 3."""
-    return int(np.floor(value + 0.5))
+        earlier = self.outcome.scalars.get("note")
+        self.outcome.scalars["note"] = f"{earlier}; {text}" if earlier else text
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:

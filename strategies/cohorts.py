@@ -1,9 +1,11 @@
-"""Which node hosts which client.
+"""Which node of a simulation hosts which client.
 
 A SuperNode is a worker, a client is a partition. Where all nodes see the run's folder (a
 simulation on one machine) any node can host any client, and a round's clients are dealt out so
 that nodes finish together. Where they do not, client ``c`` stays on node ``c mod M``, next to the
 state it keeps there. Neither choice changes a bit of the result, only who computes it.
+
+Deployed nodes are not dealt out: see :mod:`strategies.members`.
 """
 
 from __future__ import annotations
@@ -51,14 +53,16 @@ def fixed(clients: Iterable[int], num_nodes: int) -> list[list[int]]:
 
 
 class Roster:
-    """The nodes that take part, learnt by asking each one once."""
+    """The nodes of a simulation, learnt by asking each one once; each can host any client."""
 
     def __init__(self, introduction: Mapping[str, str]) -> None:
+        self.numbers: dict[str, int] = {}
         self._introduction = dict(introduction)
         self._known: dict[int, Node] = {}
+        self._nodes: list[Node] = []
 
-    def refresh(self, grid: Grid) -> list[Node]:
-        """Return the connected nodes in the order of their places; ask those not met before."""
+    def refresh(self, grid: Grid) -> None:
+        """Learn the connected nodes in the order of their places; ask those not met before."""
         deadline = time.monotonic() + WAIT_FOR_NODES
         while True:
             connected = set(grid.get_node_ids())
@@ -66,22 +70,32 @@ class Roster:
             nodes = [self._known[n] for n in connected if n in self._known]
             expected = max((node.places for node in nodes), default=1)
             if len(nodes) >= expected or (nodes and time.monotonic() > deadline):
-                return sorted(nodes, key=lambda node: (node.place, node.node_id))
+                self._nodes = sorted(nodes, key=lambda node: (node.place, node.node_id))
+                return
             if time.monotonic() > deadline:
                 raise ConnectionError(f"no node connected within {WAIT_FOR_NODES:.0f} s")
             time.sleep(0.05)
 
-    def assign(
-        self, grid: Grid, clients: Sequence[int], loads: Mapping[int, float]
-    ) -> dict[int, list[int]]:
+    def available(self, num_clients: int) -> list[int]:
+        """Return the clients that can be reached: all."""
+        return list(range(num_clients))
+
+    def assign(self, clients: Sequence[int], loads: Mapping[int, float]) -> dict[int, list[int]]:
         """Return node id -> its cohort, in the order the node should work through it."""
-        nodes = self.refresh(grid)
-        if all(node.shares_disk for node in nodes):
-            cohorts = balanced(clients, loads, len(nodes))
+        if all(node.shares_disk for node in self._nodes):
+            cohorts = balanced(clients, loads, len(self._nodes))
         else:
-            cohorts = fixed(clients, len(nodes))
-        pairs = zip(nodes, cohorts, strict=True)
+            cohorts = fixed(clients, len(self._nodes))
+        pairs = zip(self._nodes, cohorts, strict=True)
         return {node.node_id: cohort for node, cohort in pairs if cohort}
+
+    def told(self, client: int) -> dict[str, str]:
+        """Return what a node must know to host a client: nothing more."""
+        return {}
+
+    def news(self) -> list[str]:
+        """Return what happened since the last time: nothing, workers do not come and go."""
+        return []
 
     def _meet(self, grid: Grid, strangers: set[int]) -> None:
         if not strangers:

@@ -7,7 +7,7 @@ of the data less a penalty for that (Eq. 12).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,6 +48,7 @@ class FedAdw(BaseStrategy):
 
     Params = FedAdwParams
     needs_metrics: ClassVar[tuple[str, ...]] = ("discrepancy",)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"discrepancy": (0.0, 100.0)}
     summary_line: ClassVar[str] = "adaptive local aggregation and discrepancy weights"
 
     def aggregate(self, round: Round) -> Vector:

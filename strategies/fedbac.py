@@ -16,6 +16,8 @@ from fedsuite.settings import setting
 from fedsuite.vector import Vector, sample_weights
 from strategies.base import BaseStrategy, Federation, Round
 
+ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class FedBacParams:
@@ -38,6 +40,7 @@ class FedBac(BaseStrategy):
 
     Params = FedBacParams
     needs_metrics: ClassVar[tuple[str, ...]] = ("consensus", "reliability", "accuracy")
+    limits = dict.fromkeys(needs_metrics, (0.0, 1.0 + ROUNDING))
     summary_line: ClassVar[str] = "weights by agreement with the momentum and its stability"
 
     def __init__(self, federation: Federation, params: Any = None) -> None:

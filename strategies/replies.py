@@ -14,6 +14,8 @@ from flwr.app import Message
 from fedsuite import wire
 
 MAX_EXAMPLES = 10**9
+MAX_STRANGERS = 10
+LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
 
 
 def read_replies(
@@ -30,15 +32,18 @@ def read_replies(
             results |= {c: wire.Result(c, error=reason) for c in clients}
             continue
         results |= {c: wire.read_result(reply.content, c) for c in clients}
-        for stranger in sorted(wire.clients_in(reply.content) - set(clients)):
-            strangers.append((stranger, f"node {node} was not asked for this client"))
+        uninvited = sorted(wire.clients_in(reply.content) - set(clients))[:MAX_STRANGERS]
+        strangers += [(c, f"node {node} was not asked for this client") for c in uninvited]
     expected = sorted(client for cohort in asked.values() for client in cohort)
     late = {c: wire.Result(c, error="no reply in time") for c in expected if c not in results}
     return [(results | late)[client] for client in expected], strangers
 
 
 def check_update(
-    result: wire.Result, lengths: Mapping[str, int], needs_metrics: Iterable[str]
+    result: wire.Result,
+    lengths: Mapping[str, int],
+    needs_metrics: Iterable[str],
+    limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
     """Say what is wrong with a client's vectors and numbers; empty if nothing is."""
     missing = [name for name in lengths if name not in result.arrays]
@@ -55,6 +60,9 @@ def check_update(
             )
         if not np.isfinite(vector).all():
             return f"vector '{name}' has NaN or infinite values"
+    for name, (low, high) in (LIMITS | dict(limits or {})).items():
+        if not low <= result.metrics.get(name, low) <= high:
+            return f"{name} = {result.metrics[name]} is not possible"
     return _check_count(result.metrics)
 
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -247,6 +248,22 @@ _SPECS = (
 )
 
 DATASETS: dict[str, DatasetSpec] = {spec.name: spec for spec in _SPECS}
+OWN = "own"
+OWN_SPEC = DatasetSpec(
+    name=OWN,
+    summary="what each deployed SuperNode has itself",
+    hub_id=None,
+    hub_subset=None,
+    folder="",
+    inputs="",
+    label="",
+    owner=None,
+    train_split="train",
+    test_split=None,
+    kind=OWN,
+    num_classes=0,
+    default_model="auto",
+)
 
 
 def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) -> Dataset:
@@ -261,21 +278,29 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
     cache_dir : Path | None
         Where the arrays are kept; :func:`default_cache_dir` if None.
     """
+    if name == OWN:
+        raise UserError(
+            "dataset = 'own' is what deployed SuperNodes have themselves: start them with "
+            "--node-config 'data-path=\"...\"' and submit the run to their SuperLink. A simulation "
+            f"needs one of: {', '.join(DATASETS)}."
+        )
     if name not in DATASETS:
         raise UserError(f"dataset = '{name}' is not known. {suggest(name, DATASETS)}")
     spec = DATASETS[name]
     source = sources.find_source(spec, data_root)
     folder = (cache_dir or default_cache_dir()) / f"{name}-{_fingerprint(name, source)}"
-    if not _is_complete(folder):
-        _build_once(spec, source, folder)
+    if not is_complete(folder):
+        build_once(folder, f"dataset '{name}'", lambda place: _build(spec, source, place))
     return _open(spec, folder)
 
 
 def is_at_hand(name: str, data_root: str = "") -> bool:
     """Say whether a dataset can be opened here without asking the network."""
+    if name not in DATASETS:
+        return False
     source = sources.find_source(DATASETS[name], data_root)
     cached = default_cache_dir() / f"{name}-{_fingerprint(name, source)}"
-    return source.kind != "hub" or _is_complete(cached)
+    return source.kind != "hub" or is_complete(cached)
 
 
 def default_cache_dir() -> Path:
@@ -292,12 +317,13 @@ def _fingerprint(name: str, source: sources.Source) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _is_complete(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
+    """Say whether arrays were built here."""
     return (folder / "meta.json").is_file()
 
 
-def _build_once(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:
-    """Build the arrays unless another process has just done so; they appear all at once."""
+def build_once(folder: Path, what: str, build: Callable[[Path], None]) -> None:
+    """Build arrays unless another process has just done so; they appear all at once."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -306,15 +332,15 @@ def _build_once(spec: DatasetSpec, source: sources.Source, folder: Path) -> None
             "Set FEDSUITE_CACHE to a directory that can be written to."
         ) from error
     with FileLock(f"{folder}.lock"):
-        if _is_complete(folder):
+        if is_complete(folder):
             return
-        logger.info("Preparing dataset '%s' in %s (first use only).", spec.name, folder)
+        logger.info("Preparing %s in %s (first use only).", what, folder)
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         for leftover in (unfinished, folder):
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir()
         try:
-            _build(spec, source, unfinished)
+            build(unfinished)
             unfinished.rename(folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -339,15 +365,15 @@ def _open(spec: DatasetSpec, folder: Path) -> Dataset:
     return Dataset(
         spec=spec,
         shape=DataShape(**shape),
-        x=_map(folder / "x.npy"),
-        y=_map(folder / "y.npy"),
-        owners=_map(folder / "owners.npy") if spec.owner else None,
+        x=map_array(folder / "x.npy"),
+        y=map_array(folder / "y.npy"),
+        owners=map_array(folder / "owners.npy") if spec.owner else None,
         num_train=meta["num_train"],
         class_names=tuple(meta["class_names"]),
         source=meta["source"],
     )
 
 
-def _map(path: Path) -> np.ndarray:
+def map_array(path: Path) -> np.ndarray:
     """Map an array copy-on-write: shared between processes, and writable as torch wants it."""
     return np.asarray(np.load(path, mmap_mode="c"))

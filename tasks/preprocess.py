@@ -58,7 +58,7 @@ def _refuse_nulls(spec: DatasetSpec, rows: Rows) -> None:
     inputs = (spec.inputs,) if isinstance(spec.inputs, str) else spec.inputs
     for split, table in _splits(rows):
         for name in table.column_names:
-            may_miss = name in inputs and spec.kind == "tabular" and _is_text(table[name])
+            may_miss = name in inputs and spec.kind == "tabular" and is_text(table[name])
             if table[name].null_count and not may_miss:
                 raise UserError(
                     f"Dataset '{spec.name}': {table[name].null_count} {split} rows have no value "
@@ -70,7 +70,8 @@ def _splits(rows: Rows) -> list[tuple[str, pa.Table]]:
     return [("train", rows.train), ("test", rows.test)]
 
 
-def _is_text(column: pa.ChunkedArray) -> bool:
+def is_text(column: pa.ChunkedArray) -> bool:
+    """Say whether a column holds words."""
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
@@ -78,7 +79,7 @@ def _blocks(total: int, size: int) -> Iterator[slice]:
     return (slice(low, min(low + size, total)) for low in range(0, total, size))
 
 
-def _index(column: pa.ChunkedArray, values: Sequence[Any]) -> np.ndarray:
+def places_in(column: pa.ChunkedArray, values: Sequence[Any]) -> np.ndarray:
     """Return the place of each entry in ``values``, -1 where it is not among them."""
     places = pc.index_in(column, value_set=pa.array(values, type=column.type))
     return np.asarray(pc.fill_null(places, -1))
@@ -86,14 +87,14 @@ def _index(column: pa.ChunkedArray, values: Sequence[Any]) -> np.ndarray:
 
 def _owners(rows: Rows, owner: str) -> np.ndarray:
     column = pa.chunked_array([*rows.train[owner].chunks, *rows.test[owner].chunks])
-    return _index(column, sorted(pc.unique(column).to_pylist())).astype(np.int32)
+    return places_in(column, sorted(pc.unique(column).to_pylist())).astype(np.int32)
 
 
 def encode_labels(spec: DatasetSpec, rows: Rows) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return class numbers and names: the data's own names, else the train values or numbers."""
     column = rows.train[spec.label]
     names = rows.class_names
-    if names is None and _is_text(column):
+    if names is None and is_text(column):
         names = tuple(sorted(pc.unique(column).to_pylist()))
     elif names is None:
         names = tuple(str(number) for number in range(spec.num_classes))
@@ -106,7 +107,7 @@ def encode_labels(spec: DatasetSpec, rows: Rows) -> tuple[np.ndarray, tuple[str,
 def _class_numbers(
     spec: DatasetSpec, column: pa.ChunkedArray, names: tuple[str, ...], split: str
 ) -> np.ndarray:
-    numbers = _index(column, names) if _is_text(column) else column.to_numpy()
+    numbers = places_in(column, names) if is_text(column) else column.to_numpy()
     outside = (numbers < 0) | (numbers >= len(names)) | (numbers != np.floor(numbers))
     if outside.any():
         row = int(np.argmax(outside))
@@ -129,9 +130,9 @@ def _write_images(spec: DatasetSpec, rows: Rows, path: Path) -> Written:
     x = np.lib.format.open_memmap(
         path, mode="w+", dtype=np.float32, shape=(train_rows + test_rows, height, width, channels)
     )
-    total, squares = _decode_split(spec, rows.train, "train", x[:train_rows])
-    _decode_split(spec, rows.test, "test", x[train_rows:])
-    mean, std = _mean_std(total, squares, train_rows * height * width)
+    total, squares = decode_images(spec, rows.train, "train", x[:train_rows])
+    decode_images(spec, rows.test, "test", x[train_rows:])
+    mean, std = mean_std(total, squares, train_rows * height * width)
     for block in _blocks(len(x), IMAGE_BLOCK):
         pixels = np.asarray(x[block])
         pixels -= mean.astype(np.float32)
@@ -140,14 +141,14 @@ def _write_images(spec: DatasetSpec, rows: Rows, path: Path) -> Written:
     return Written(spec.input_shape, labels, names)
 
 
-def _mean_std(total: np.ndarray, squares: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def mean_std(total: np.ndarray, squares: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and deviation from sums; a constant gets deviation 1 and so becomes 0."""
     mean = total / count
     variance = squares / count - mean**2
     return mean, np.sqrt(np.where(variance > 1e-12 * (1 + mean**2), variance, 1.0))
 
 
-def _decode_split(
+def decode_images(
     spec: DatasetSpec, table: pa.Table, split: str, out: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Decode a split into ``out``; return the sum and the sum of squares of each channel.
@@ -200,7 +201,7 @@ def _write_table(spec: DatasetSpec, rows: Rows, path: Path) -> Written:
     features = []
     for name in spec.inputs:
         train, test = rows.train[name], rows.test[name]
-        features.append(_one_hot(train, test) if _is_text(train) else _standardise(train, test))
+        features.append(_one_hot(train, test) if is_text(train) else _standardise(train, test))
     x = np.concatenate(features, axis=1)
     np.save(path, x)
     return Written(x.shape[1:], labels, names)
@@ -209,7 +210,7 @@ def _write_table(spec: DatasetSpec, rows: Rows, path: Path) -> Written:
 def _one_hot(train: pa.ChunkedArray, test: pa.ChunkedArray) -> np.ndarray:
     """Give each category of train a column; what is missing or new in test is all zeros."""
     categories = sorted(set(pc.unique(train).to_pylist()) - {MISSING, None})
-    codes = np.concatenate([_index(train, categories), _index(test, categories)])
+    codes = np.concatenate([places_in(train, categories), places_in(test, categories)])
     x: np.ndarray = codes[:, None] == np.arange(len(categories))
     return x.astype(np.float32)
 

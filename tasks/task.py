@@ -48,21 +48,19 @@ class Split:
     own_test: list[np.ndarray]
     probe: np.ndarray
     test: np.ndarray
+    name: str = ""
 
     @property
     def fingerprint(self) -> str:
         """A short name for this very split."""
-        return fingerprint([*self.train, *self.own_test, self.probe, self.test])
+        return self.name or fingerprint([*self.train, *self.own_test, self.probe, self.test])
 
 
 class Task:
     """A dataset's resident tensors and its split."""
 
-    def __init__(self, spec: TaskSpec) -> None:
-        self.spec = spec
-        self.dataset: Dataset = load_dataset(spec.dataset, spec.data_root)
-        self.split = _cached_split(spec, self.dataset)
-        self.shape = self.dataset.shape
+    def __init__(self, dataset: Dataset, split: Split) -> None:
+        self.dataset, self.split, self.shape = dataset, split, dataset.shape
         self._x = torch.from_numpy(self.dataset.x)
         self._y = torch.from_numpy(self.dataset.y)
 
@@ -82,14 +80,15 @@ class Task:
 @lru_cache(maxsize=2)
 def open_task(spec: TaskSpec) -> Task:
     """Return the task, opened once per process."""
-    return Task(spec)
+    dataset = load_dataset(spec.dataset, spec.data_root)
+    return Task(dataset, _cached_split(spec, dataset))
 
 
 def divide(spec: TaskSpec, dataset: Dataset) -> Split:
     """Cut a dataset into a probe set, clients' parts and their own test rows."""
     train_rows = np.arange(dataset.num_train)
     test_rows = np.arange(dataset.num_train, len(dataset.y))
-    probe = _draw_probe(spec, dataset, train_rows)
+    probe = draw_probe(dataset, train_rows, spec.probe_per_class, spec.seed)
     pool = np.setdiff1d(train_rows, probe, assume_unique=True)
     if spec.pool_train_test:
         pool = np.concatenate([pool, test_rows])
@@ -104,47 +103,50 @@ def divide(spec: TaskSpec, dataset: Dataset) -> Split:
     )
     train, own_test = [], []
     for client, part in enumerate(parts):
-        kept, held = _hold_out(pool[part], spec, client)
+        kept, held = hold_out(pool[part], spec.client_test_fraction, spec.seed, client)
         train.append(kept)
         own_test.append(held)
     test = np.sort(np.concatenate(own_test)) if spec.pool_train_test else test_rows
     return Split(train, own_test, probe, test)
 
 
-def _draw_probe(spec: TaskSpec, dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Take ``probe_per_class`` rows of every class out of the training rows.
+def draw_probe(dataset: Dataset, rows: np.ndarray, per_class: int, seed: int) -> np.ndarray:
+    """Take ``per_class`` rows of every class out of some rows.
 
     Characters too rare for that are left out; any other class must have them.
     """
-    if spec.probe_per_class == 0:
+    if per_class == 0:
         return np.zeros(0, dtype=np.int64)
-    draw = seeds.generator(spec.seed, "probe")
+    draw = seeds.generator(seed, "probe")
     labels = dataset.y[rows]
     chosen = []
     for label in range(dataset.shape.num_classes):
         candidates = rows[labels == label]
-        if len(candidates) <= spec.probe_per_class:
+        if len(candidates) <= per_class:
             if dataset.shape.kind == "chars":
                 continue
             raise UserError(
-                f"probe-per-class = {spec.probe_per_class} is not possible: class {label} of "
-                f"{spec.dataset} has {len(candidates)} training rows. Use a smaller number."
+                f"probe-per-class = {per_class} is not possible: class {label} of "
+                f"{dataset.spec.name} has {len(candidates)} rows to take them from. Use a smaller "
+                "number."
             )
-        chosen.append(draw.choice(candidates, spec.probe_per_class, replace=False))
+        chosen.append(draw.choice(candidates, per_class, replace=False))
     return np.sort(np.concatenate(chosen))
 
 
-def _hold_out(rows: np.ndarray, spec: TaskSpec, client: int) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(
+    rows: np.ndarray, fraction: float, seed: int, client: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Set a client's own test rows aside; both sides keep at least one row."""
-    if spec.client_test_fraction == 0:
+    if fraction == 0:
         return rows, rows[:0]
     if len(rows) < 2:
         raise UserError(
-            f"client-test-fraction = {spec.client_test_fraction} needs at least 2 rows per client, "
+            f"client-test-fraction = {fraction} needs at least 2 rows per client, "
             f"but client {client} has {len(rows)}. Use fewer clients or another partition."
         )
-    count = min(max(round(spec.client_test_fraction * len(rows)), 1), len(rows) - 1)
-    order = seeds.generator(spec.seed, "hold-out", client).permutation(len(rows))
+    count = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
+    order = seeds.generator(seed, "hold-out", client).permutation(len(rows))
     return np.sort(rows[order[count:]]), np.sort(rows[order[:count]])
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedsuite.settings import UserError
 from tasks.datasets import load_dataset
 from tasks.partitions import PartitionOptions
-from tasks.task import Task, TaskSpec, divide
+from tasks.task import TaskSpec, divide, open_task
 
 
 def spec(**changes: object) -> TaskSpec:
@@ -48,8 +48,8 @@ def test_a_quarter_is_held_back_by_each_client() -> None:
 
 
 def test_a_split_read_from_the_cache_is_the_one_that_was_made() -> None:
-    fresh = Task(spec(seed=77, client_test_fraction=0.5, probe_per_class=1)).split
-    cached = Task(spec(seed=77, client_test_fraction=0.5, probe_per_class=1)).split
+    fresh = open_task.__wrapped__(spec(seed=77, client_test_fraction=0.5, probe_per_class=1)).split
+    cached = open_task.__wrapped__(spec(seed=77, client_test_fraction=0.5, probe_per_class=1)).split
     assert fresh.fingerprint == cached.fingerprint
     assert all(np.array_equal(a, b) for a, b in zip(fresh.train, cached.train, strict=True))
 

@@ -1,0 +1,100 @@
+"""What a strategy is told of the run, what a round brings, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedsuite.vector import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class NoParams:
+    """An algorithm without settings of its own."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What a strategy needs to know of the run.
+
+    ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
+    server's probe set; ``shapes`` names the model's parameters in the order of the flat vector;
+    ``plain_sgd``: clients step without momentum and without Adam; ``time_limit``: seconds after
+    which a message that no node has fetched is void.
+    """
+
+    num_clients: int
+    client_sizes: Mapping[int, int]
+    seed: int
+    num_rounds: int = 1
+    local_epochs: int = 1
+    fraction_train: float = 1.0
+    min_train_clients: int = 1
+    server_lr: float = 1.0
+    learning_rate: Callable[[int], float] = lambda server_round: 0.01
+    eval_every: int = 1
+    personal_eval: bool = False
+    plain_sgd: bool = True
+    introduction: Mapping[str, str] = field(default_factory=dict)
+    time_limit: float | None = None
+    probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class Round:
+    """One round's valid replies, one row per client in client order."""
+
+    number: int
+    model: Vector
+    clients: list[int]
+    arrays: dict[str, Matrix]
+    buffers: Matrix
+    num_examples: np.ndarray
+    num_steps: np.ndarray
+    lr: float
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    per_client: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def updates(self) -> Matrix:
+        """The ``(n, P)`` matrix of ``v_i = w_i - w``."""
+        return self.arrays["update"]
+
+    def metric(self, name: str) -> np.ndarray:
+        """One number that every client sent, in client order."""
+        return np.array([metrics[name] for metrics in self.metrics], dtype=np.float64)
+
+
+@dataclass
+class Outcome:
+    """What a round left behind for the record: numbers of the round, a row per client."""
+
+    scalars: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def round_half_up(value: float) -> int:
+    """Round as people do: 2.5 to 3."""
+    return int(np.floor(value + 0.5))
+
+
+def grown(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:
+    """Return ``old`` with more entries on its axes of clients, those of ``first`` where it has any.
+
+    >>> grown(np.array([5.0, 6.0]), np.array([0.1, 0.1, 0.1]), 2, 3)
+    array([5. , 6. , 0.1])
+    """
+    sizes = [
+        after if (now, then) == (before, after) else now
+        for now, then in zip(old.shape, first.shape, strict=True)
+    ]
+    new = np.zeros(sizes, dtype=old.dtype)
+    overlap = tuple(slice(min(a, b)) for a, b in zip(new.shape, first.shape, strict=True))
+    new[overlap] = first[overlap]
+    new[tuple(slice(size) for size in old.shape)] = old
+    return new

@@ -1,0 +1,102 @@
+"""Tasks over rows that nodes own: a node's, and the server's, which may have rows to test on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.datasets import (
+    DATASETS,
+    OWN,
+    OWN_SPEC,
+    Dataset,
+    build_once,
+    default_cache_dir,
+    is_at_hand,
+    is_complete,
+    map_array,
+)
+from tasks.own_data import (
+    Description,
+    Schema,
+    data_files,
+    describe,
+    form_of,
+    read_rows,
+    read_schema,
+    write_own_arrays,
+)
+from tasks.sources import find_source
+from tasks.task import Split, Task, draw_probe, hold_out
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+def describe_path(path: Path, dataset: str, label: str) -> Description:
+    """Describe what a node has."""
+    table = read_rows(path, dataset, label)
+    return describe(form_of(dataset, label, table), table)
+
+
+@lru_cache(maxsize=2)
+def own_task(
+    path: Path, schema: str, client: int, num_clients: int, seed: int, test_fraction: float
+) -> Task:
+    """Return the task of a node that is one client; the others' rows are not here."""
+    dataset = _open(path, read_schema(schema))
+    kept, held = hold_out(np.arange(len(dataset.y)), test_fraction, seed, client)
+    train, own_test = [NOBODY] * num_clients, [NOBODY] * num_clients
+    train[client], own_test[client] = kept, held
+    return Task(dataset, Split(train, own_test, NOBODY, NOBODY))
+
+
+def server_task(
+    schema: Schema, server_data: str, data_root: str, probe_per_class: int, seed: int
+) -> Task:
+    """Return the task of a server whose nodes own the data.
+
+    Its test rows are ``server_data``, else the test rows of a named dataset that is at hand, else
+    none.
+    """
+    if server_data:
+        dataset = _open(Path(server_data).expanduser(), schema)
+    elif schema.dataset != OWN and is_at_hand(schema.dataset, data_root):
+        source = find_source(DATASETS[schema.dataset], data_root)
+        dataset = _cached(lambda: source.read().test, schema, json.dumps(source.identity))
+    else:
+        dataset = _dataset(schema, np.zeros((0, 1), np.float32), NOBODY)
+    rows = np.arange(len(dataset.y))
+    probe = draw_probe(dataset, rows, probe_per_class, seed) if len(rows) else NOBODY
+    name = hashlib.sha256(schema.to_json().encode()).hexdigest()[:16]
+    return Task(dataset, Split([], [], probe, np.setdiff1d(rows, probe), name))
+
+
+def _open(path: Path, schema: Schema) -> Dataset:
+    """Map a path's arrays, made on first use and again whenever its files change."""
+    files = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in data_files(path)]
+    identity = json.dumps([str(path.absolute()), files])
+    return _cached(lambda: read_rows(path, schema.dataset, schema.label), schema, identity)
+
+
+def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Dataset:
+    key = hashlib.sha256(json.dumps([schema.to_json(), identity]).encode()).hexdigest()[:24]
+    folder = default_cache_dir() / f"{OWN}-{key}"
+
+    def build(place: Path) -> None:
+        write_own_arrays(read(), schema, place)
+        (place / "meta.json").write_text(schema.to_json(), encoding="utf-8")
+
+    if not is_complete(folder):
+        build_once(folder, "rows of one's own", build)
+    return _dataset(schema, map_array(folder / "x.npy"), map_array(folder / "y.npy"))
+
+
+def _dataset(schema: Schema, x: np.ndarray, y: np.ndarray) -> Dataset:
+    spec = DATASETS.get(schema.dataset, OWN_SPEC)
+    return Dataset(spec, schema.data_shape, x, y, None, len(y), schema.classes, OWN)
