@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedsuite.cli import main
+from fedsuite.deploy.certificates import make_certificates
 from fedsuite.deploy.connections import (
     Connection,
     config_file,
@@ -115,3 +117,15 @@ def test_an_unknown_name_lists_those_there_are(home: Path) -> None:
 )
 def test_what_is_on_this_machine(address: str, expected: bool) -> None:
     assert Connection("x", address).is_loopback is expected
+
+
+def test_connect_names_a_superlink(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = make_certificates(home / "certs")
+    words = ["deploy", "connect", "hub", "hub.example.org:8000", "--ca"]
+    assert main([*words, str(made.ca)]) == 0
+    assert find_connection("hub") == Connection("hub", "hub.example.org:8000", made.ca)
+    assert main([*words, str(home / "none.crt")]) == 2
+    assert main(["deploy", "connect", "hub", "hub.example.org", "--ca", str(made.ca)]) == 2
+    assert "no port" in capsys.readouterr().err
+    assert main(["deploy", "connect", "my.hub", "h:1", "--ca", str(made.ca)]) == 2
+    assert "cannot be called 'my.hub'" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from fedsuite.deploy.federation import (
     make_node,
     plan,
     read_plan,
+    restart_supernode,
     start_superlink,
     start_supernode,
 )
@@ -36,7 +37,7 @@ from fedsuite.record import read_document, read_lines
 from fedsuite.settings import UserError
 
 NODES = 3
-SETTINGS = [f"num-clients={NODES}", "num-rounds=2", "seed=3"]
+SETTINGS = ["num-rounds=2", "seed=3"]
 ENTRY = "local-deployment"
 
 
@@ -143,7 +144,8 @@ def deployed(federation: Federation, place: Path) -> Path:
 
 
 def test_a_deployed_run_gives_the_inline_bits(deployed: Path, place: Path) -> None:
-    words = ["run", "taco", *SETTINGS, "--engine", "inline", "--name", "near"]
+    words = ["run", "taco", *SETTINGS, f"num-clients={NODES}", "--engine", "inline"]
+    words += ["--name", "near"]
     assert processes.finish(words, place)[0] == 0
     near = place / "runs" / "near"
     models = [(folder / "model.safetensors").read_bytes() for folder in (deployed, near)]
@@ -188,12 +190,7 @@ def test_a_killed_node_comes_back_as_the_same_node(
     assert not process.is_running() and not left_over(process.mark)
     assert main(["deploy", "status", "--dir", str(federation.folder)]) == 1
     assert "node-1      has ended" in capsys.readouterr().out
-    again = start_supernode(federation, federation.nodes[1])
-    log = federation.log("node-1")
-    deadline = time.monotonic() + 120
-    while log.read_text().count("SuperNode ID") < 2 and time.monotonic() < deadline:
-        assert again.is_running(), log.read_text()
-        time.sleep(0.2)
+    restart_supernode(federation, federation.nodes[1])
     assert online_nodes(ENTRY) == before
 
 
