@@ -47,5 +47,6 @@ $project build superlink
 say "a SuperLink, four SuperNodes and a run, $safety"
 $project run --rm -T job
 mkdir -p "$output"
-$project run --rm --no-deps -T job tar -C /results -cf - report runs | tar -xf - -C "$output"
+$project run --rm --no-deps -T job tar -C /results -cf - report runs \
+    | tar -xf - --no-same-owner -C "$output"
 say "the report is $output/report/index.html, the run's folder is in $output/runs"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Make certificates and SuperNodes' keys once, each where only its owner mounts it.
 #
-#   secrets.sh certs HOST ...   /secrets/server: the SuperLink's; /secrets/trust: what all others need
-#   secrets.sh keys N           /secrets/node-0 ...: a private key each; /secrets/public: public halves
-#   secrets.sh key              /secrets/key: one SuperNode's key; its public half is printed
+#   secrets.sh certs HOST ...   the SuperLink's: /secrets/server; for others: /secrets/trust
+#   secrets.sh keys N           private keys: /secrets/node-0 ...; public halves: /secrets/public
+#   secrets.sh key              one SuperNode's key: /secrets/key; prints the public half
 #
 # The key of the authority is not kept: to renew certificates, make everything anew.
 set -eu
