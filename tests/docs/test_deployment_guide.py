@@ -71,7 +71,7 @@ class Machines:
             ("--port 8000", f"--port {self.control}"),
             ('"/data/', f'"{home}/data/'),
             ("/var/lib/fedsuite", f"{home}/state"),
-            ("num-rounds=20", "num-rounds=2"),
+            ("num-rounds=20", "num-rounds=1"),
         ):
             command = command.replace(theirs, mine)
         if command.startswith("flower-supernode"):
@@ -169,7 +169,7 @@ def test_the_guide_works_from_zero_to_results(machines: Machines) -> None:
     listed = said["flwr supernode list hub"]
     assert listed.count("online") == 2
     assert online_nodes("hub", machines.folder / "hub" / ".flwr")
-    assert "round 2/2" in said[next(c for c in said if c.startswith("fedsuite run"))]
+    assert "round 1/1" in said[next(c for c in said if c.startswith("fedsuite run"))]
     results = machines.folder / "laptop" / "fedsuite" / "runs" / "first"
     summary = read_document(results / "summary.json")
     assert summary["status"] == "finished" and summary["num_clients"] == 2
