@@ -218,7 +218,7 @@ class Follower:
             host = self.connection.host
             self._say(
                 f"results are in {self.folder} on the SuperLink's machine; fetch them by\n"
-                f"  scp -r {host}:{self.folder} runs/\n"
+                f"  mkdir -p runs && scp -r {host}:{self.folder} runs/\n"
                 f"and `fedsuite show {self.config.run_name}` shows them"
             )
             return 0

@@ -297,3 +297,50 @@ def test_images_in_folders_by_class(experiment: Start, tmp_path: Path) -> None:
     assert schema["shape"] == [1, 8, 8]
     assert len(schema["classes"]) == 10
     assert read_document(folder / "summary.json")["final_accuracy"] > 0.4
+
+
+def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
+    with pytest.raises(UserError, match="what deployed SuperNodes have themselves"):
+        experiment("fedavg", dataset="own")
+    with pytest.raises(UserError, match="a simulation divides its rows"):
+        experiment("fedavg", partition="own")
+
+
+PRIVATE = {"dp_clipping_norm": 0.5, "dp_epsilon": 1e6, "dp_delta": 1e-5}
+
+
+def test_a_node_that_asks_for_privacy_sends_a_clipped_and_noised_update(
+    experiment: Start, tmp_path: Path
+) -> None:
+    """Hardly any noise (std 2 * 0.5 * sqrt(2 ln 1.25e5) / 1e6 = 5e-6): the norm is 0.5."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE)
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.5, rel=1e-3)
+    assert lengths[0] > 0.6
+
+
+def test_the_noise_is_as_large_as_promised(experiment: Start, tmp_path: Path) -> None:
+    """Client 1 sends 2834 numbers of std 2 * 0.5 * 4.845 / 10 = 0.4845 and little else."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE | {"dp_epsilon": 10.0})
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.4845 * 2834**0.5, rel=0.1)
+
+
+def test_a_method_that_sends_more_than_its_update_is_refused_by_a_private_node(
+    experiment: Start, tmp_path: Path
+) -> None:
+    open_node, private_node = partitions(2, tmp_path / "state")
+    folder = experiment("fedtgp", grid=DeployedGrid(open_node, private_node | PRIVATE))
+    rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
+    assert all("sends more than an update" in row["reason"] for row in rows if row["client"] == 1)
+
+
+def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(3, tmp_path / "state")
+    grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
+    with pytest.raises(ConnectionError, match="privacy needs all three"):
+        experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)

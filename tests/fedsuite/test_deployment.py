@@ -174,10 +174,10 @@ def test_only_registered_nodes_took_part(deployed: Path, federation: Federation)
 
 
 def test_a_run_that_fails_there_ends_with_its_reason(federation: Federation, place: Path) -> None:
-    words = ["run", "fedavg", *SETTINGS, "dataset=mnist", "data-root=nowhere"]
-    code, out = processes.finish([*words, "--superlink", ENTRY, "--name", "bad"], place)
+    words = ["run", "fedavg", "resume=true", "--superlink", ENTRY, "--name", "nothing"]
+    code, out = processes.finish(words, place)
     assert code == 1
-    assert "finished:failed" in out and "is not a directory" in out
+    assert "finished:failed" in out and "There is nothing to resume" in out
 
 
 def test_a_killed_node_comes_back_as_the_same_node(
