@@ -209,6 +209,27 @@ def test_a_node_is_the_same_client_when_it_returns_under_another_id(
     assert [row["clients"] for row in rows] == [3, 2, 3, 3]
 
 
+@pytest.mark.parametrize("keeps_its_disk", [True, False])
+def test_a_restarted_node_still_has_its_state(
+    keeps_its_disk: bool, experiment: Start, tmp_path: Path
+) -> None:
+    """Restarted between two rounds, it goes on to the same bits; with an empty disk it does not."""
+
+    def restart(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            node = grid.leave(5001)
+            place = tmp_path / ("state" if keeps_its_disk else "empty")
+            grid.join(**(node | {"state_dir": str(place)}))
+
+    nodes = partitions(3, tmp_path / "state")
+    disturbed = experiment("fedadw", grid=DeployedGrid(*nodes, after=restart), num_rounds=4)
+    nodes = partitions(3, tmp_path / "other")
+    quiet = experiment("fedadw", grid=DeployedGrid(*nodes), num_rounds=4)
+    rows = [row for row in read_lines(disturbed / "history.jsonl") if row["round"]]
+    assert [row["clients"] for row in rows] == [3, 3, 3, 3]
+    assert models_equal(disturbed, quiet) == keeps_its_disk
+
+
 def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
     experiment: Start, tmp_path: Path
 ) -> None:
