@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 export FLWR_TELEMETRY_ENABLED = 0
 
-.PHONY: setup demo test lint types bench clean
+.PHONY: setup demo docker-demo test lint types bench clean
 
 setup: $(READY)
 
@@ -18,6 +18,10 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	@$(BIN)/fedsuite run fedavg
+
+# In containers, with Docker or Podman; TLS=1 adds TLS and SuperNode authentication.
+docker-demo:
+	@TLS=$(TLS) docker/demo.sh docker-demo
 
 test: $(READY)
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Make certificates and SuperNodes' keys once, each where only its owner mounts it.
+#
+#   secrets.sh certs HOST ...   the SuperLink's: /secrets/server; for others: /secrets/trust
+#   secrets.sh keys N           private keys: /secrets/node-0 ...; public halves: /secrets/public
+#   secrets.sh key              one SuperNode's key: /secrets/key; prints the public half
+#
+# The key of the authority is not kept: to renew certificates, make everything anew.
+set -eu
+umask 077
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+what=$1
+shift
+
+case $what in
+certs)
+    if [ -e /secrets/server/server.key ]; then exit 0; fi
+    fedsuite deploy certs --dir "$place" --name "$@" > /dev/null
+    install -m 644 "$place/ca.crt" /secrets/trust/ca.crt
+    install -m 644 "$place/ca.crt" "$place/server.crt" /secrets/server
+    install -m 600 "$place/server.key" /secrets/server
+    echo "made a certificate for: $*"
+    ;;
+keys)
+    if [ -e "/secrets/public/node-$(($1 - 1)).pub" ]; then exit 0; fi
+    fedsuite deploy keys "$1" --dir "$place" > /dev/null
+    number=0
+    while [ "$number" -lt "$1" ]; do
+        install -m 600 "$place/node-$number" "/secrets/node-$number/key"
+        install -m 644 "$place/node-$number.pub" /secrets/public
+        number=$((number + 1))
+    done
+    echo "made keys for $1 SuperNodes"
+    ;;
+key)
+    if [ ! -e /secrets/key/key ]; then
+        fedsuite deploy keys 1 --dir "$place" > /dev/null
+        install -m 644 "$place/node-0.pub" /secrets/key/key.pub
+        install -m 600 "$place/node-0" /secrets/key/key
+    fi
+    cat /secrets/key/key.pub
+    ;;
+*)
+    echo "secrets.sh: '$what' is neither certs, keys nor key" >&2
+    exit 2
+    ;;
+esac
