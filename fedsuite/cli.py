@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsuite.deploy_commands import add_deploy_commands
 from fedsuite.settings import UserError
 from fedsuite.view_commands import add_view_commands
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
+    from fedsuite.deploy.connections import Connection
 
 PATH_KEYS = ("data-root", "results-dir")
 EXAMPLES = """\
@@ -26,6 +25,8 @@ examples:
   fedsuite run fedprox fedprox.zeta=0.01 dataset=fashion-mnist data-root=../data num-rounds=50
   fedsuite run local partition=pathological --engine inline --name alone
   fedsuite resume alone
+  fedsuite deploy up --nodes 4 --auth
+  fedsuite run fedavg num-clients=4 --superlink local-deployment
 """
 
 
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
     resume = commands.add_parser("resume", help="go on with a run that was interrupted")
     _add_run(resume)
-    _add_engine(resume, default=None)
+    _add_engine(resume)
     resume.set_defaults(do=_resume)
 
     suite = commands.add_parser("suite", help="run all experiments of a table or figure")
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     keys = commands.add_parser("keys", help="explain every key with its default")
     keys.set_defaults(do=_keys)
     add_view_commands(commands)
+    add_deploy_commands(commands, _positive)
     return parser
 
 
@@ -120,13 +122,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results-dir", default="runs", help="where runs are (default: runs)")
 
 
-def _add_engine(parser: argparse.ArgumentParser, default: str | None = "ray") -> None:
+def _add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         choices=("inline", "ray"),
-        default=default,
-        help="inline: in this process; ray: Flower's simulation (default: "
-        + ("ray)" if default else "the engine it ran on)"),
+        help="inline: in this process; ray: Flower's simulation (default: ray, or as it ran)",
+    )
+    parser.add_argument(
+        "--superlink", default="", metavar="NAME", help="run on real nodes, by Flower's connection"
     )
     parser.add_argument(
         "--nodes",
@@ -149,15 +152,20 @@ def _positive(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from fedsuite.config import parse
 
-    values = read_settings(arguments.file, arguments.settings) | {"algo": arguments.algo}
+    connection = _connection(arguments)
+    here = connection is None or connection.is_loopback
+    values = read_settings(arguments.file, arguments.settings, here) | {"algo": arguments.algo}
     if arguments.name:
         values["run-name"] = arguments.name
-    return _start(parse(values), arguments)
+    return _start(parse(values), arguments, connection)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     from fedsuite.record import META, find_run, read_config, read_document
 
+    connection = _connection(arguments)
+    if connection is not None and not connection.is_loopback:
+        return _resume_there(arguments, connection)
     folder = find_run(arguments.name, arguments.results_dir)
     status = read_document(folder / "summary.json").get("status")
     if status in ("finished", "target reached"):
@@ -169,104 +177,46 @@ def _resume(arguments: argparse.Namespace) -> int:
     config = dataclasses.replace(
         read_config(folder), results_dir=str(folder.parent), run_name=folder.name, resume=True
     )
-    return _start(config, arguments)
+    return _start(config, arguments, connection)
 
 
-def _start(config: RunConfig, arguments: argparse.Namespace) -> int:
-    """Check everything that can be checked, then hand over to the engine."""
-    from rich.console import Console
+def _resume_there(arguments: argparse.Namespace, connection: Connection) -> int:
+    """Go on with a run whose folder is on the SuperLink's machine, and its settings with it."""
+    from fedsuite.config import parse
 
-    from fedsuite.client_app import pick_device
-    from fedsuite.progress import follow, show
-    from fedsuite.ray_engine import failure
-    from fedsuite.record import default_name, refuse_existing, run_folder
-    from fedsuite.training import prepare
-
-    console = Console()
-    if not config.run_name:
-        config = dataclasses.replace(config, run_name=default_name(config))
-    folder = run_folder(config)
-    if config.resume:
-        (folder / "summary.json").unlink(missing_ok=True)
-    else:
-        refuse_existing(folder)
-    pick_device(config.device)
-    prepare(config)
-    console.print(
-        f"[bold]{config.algo}[/bold] on {config.dataset}: {config.model}, {config.partition}, "
-        f"{config.num_clients} clients, {config.num_rounds} rounds, seed {config.seed}",
-        highlight=False,
-    )
-
-    def watch(alive: Callable[[float], bool]) -> None:
-        follow(folder, config.num_rounds, alive, console)
-
-    if arguments.engine == "inline":
-        _run_here(config, arguments.nodes or 1, watch)
-    else:
-        from fedsuite.ray_engine import run_ray
-
-        run_ray(config, arguments.nodes or os.cpu_count() or 1, arguments.gpus, watch)
-    problem = failure(folder)
-    if problem:
-        print(f"{problem}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
-        return 1
-    show(folder, console)
-    return 0
+    place = {"run-name": arguments.name, "results-dir": arguments.results_dir}
+    return _start(parse({**place, "resume": True}), arguments, connection)
 
 
-def _run_here(
-    config: RunConfig, nodes: int, watch: Callable[[Callable[[float], bool]], None]
-) -> None:
-    """Run inline on a second thread, so that this one can show progress."""
-    from fedsuite.inline import run_inline
-    from fedsuite.record import run_folder
+def _connection(arguments: argparse.Namespace) -> Connection | None:
+    """Find the SuperLink to run on; none for an engine on this machine."""
+    if not arguments.superlink:
+        return None
+    if arguments.engine or arguments.nodes or arguments.gpus:
+        raise UserError(
+            "--superlink runs on the SuperNodes that are connected there: leave --engine, --nodes "
+            "and --gpus out."
+        )
+    from fedsuite.deploy.connections import find_connection
 
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run_inline(config, nodes)
-        except BaseException as error:
-            errors.append(error)
-            logging.getLogger("fedsuite").exception("the run ended")
-
-    def alive(seconds: float) -> bool:
-        thread.join(seconds)
-        return thread.is_alive()
-
-    thread = threading.Thread(target=work, daemon=True)
-    with log_file(run_folder(config) / "run.log"):
-        thread.start()
-        watch(alive)
-    if errors and isinstance(errors[0], UserError):
-        raise errors[0]
+    return find_connection(arguments.superlink)
 
 
-@contextmanager
-def log_file(path: Path) -> Iterator[None]:
-    """Send the run's own lines to a file instead of the terminal."""
-    from fedsuite.record import make_folder
+def _start(config: RunConfig, arguments: argparse.Namespace, connection: Connection | None) -> int:
+    if connection is not None:
+        from fedsuite.submit import submit_run
 
-    make_folder(path.parent)
-    logger = logging.getLogger("fedsuite")
-    before = logger.level, logger.propagate
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
+        return submit_run(config, connection)
+    from fedsuite.start import start_run
+
+    return start_run(config, arguments.engine or "ray", arguments.nodes, arguments.gpus)
 
 
-def read_settings(files: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
-    """Merge TOML files and KEY=VALUE pairs; relative paths are taken from where the user stands."""
+def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True) -> dict[str, Any]:
+    """Merge TOML files and KEY=VALUE pairs.
+
+    Relative paths are taken from where the user stands, unless the run is not ``here``.
+    """
     from fedsuite.config import read_toml
 
     values: dict[str, Any] = {}
@@ -278,7 +228,7 @@ def read_settings(files: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"'{pair}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20.")
         values[key.strip()] = value.strip()
     for key in PATH_KEYS:
-        if values.get(key):
+        if here and values.get(key):
             values[key] = str(Path(str(values[key])).expanduser().absolute())
     return values
 

@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.config import parse
-from fedsuite.ray_engine import COMMAND_PID
+from fedsuite.launch import COMMAND_PID
 from fedsuite.record import read_document
 from fedsuite.settings import UserError
 from fedsuite.training import run

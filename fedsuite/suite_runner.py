@@ -20,7 +20,7 @@ from typing import IO
 
 from rich.console import Console
 
-from fedsuite.ray_engine import end_with_parent
+from fedsuite.launch import end_with_parent
 from fedsuite.record import make_folder, read_document, write_json
 from fedsuite.settings import UserError
 from fedsuite.suite_plan import DONE, MANIFEST, Job, manifest, plan_jobs

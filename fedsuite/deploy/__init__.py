@@ -1,0 +1,1 @@
+"""Real deployment: certificates, keys, connections, and a local federation of real processes."""

@@ -1,0 +1,223 @@
+"""A federation of real processes on this machine: one SuperLink and some SuperNodes.
+
+The plan (``federation.json``: ports, security, nodes) is made once and kept, so that a process
+started again has the same ports, keys, database and folders as before. The building blocks are
+:func:`start_superlink`, :func:`start_supernode`, and ``stop`` and ``kill`` of
+:mod:`fedsuite.deploy.process`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite.deploy.certificates import Certificates
+from fedsuite.deploy.connections import LOCAL, Connection, write_connection
+from fedsuite.deploy.control import CommandFailed, online_nodes
+from fedsuite.deploy.keys import key_file
+from fedsuite.deploy.process import Process, read_processes, start
+from fedsuite.launch import (
+    START_SECONDS,
+    await_health,
+    environment,
+    free_ports,
+    last_words,
+    to_toml,
+    tool,
+)
+from fedsuite.record import read_document, write_json
+from fedsuite.settings import UserError
+
+PLAN = "federation.json"
+SUPERLINK = "superlink"
+POLL_SECONDS = 0.5
+TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A SuperNode: its number, the port of its own Runtime API, what it is told."""
+
+    number: int
+    port: int
+    config: dict[str, str | int]
+
+    @property
+    def name(self) -> str:
+        """How its files and its process are called."""
+        return f"node-{self.number}"
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The plan of a federation in a folder."""
+
+    folder: Path
+    mark: str
+    tls: bool
+    auth: bool
+    port: int
+    fleet_port: int
+    workdir: Path
+    nodes: tuple[Node, ...]
+    connection: str = LOCAL
+
+    @property
+    def certificates(self) -> Certificates:
+        """Its certificates, if it uses TLS."""
+        return Certificates(self.folder / "certs")
+
+    @property
+    def ca(self) -> Path | None:
+        """The certificate to trust; none without TLS."""
+        return self.certificates.ca if self.tls else None
+
+    @property
+    def database(self) -> Path:
+        """The SuperLink's database."""
+        return self.folder / "superlink" / "state.db"
+
+    @property
+    def home(self) -> Path:
+        """A Flower home whose only connection is this federation's."""
+        return self.folder / "superlink" / "home"
+
+    @property
+    def link(self) -> Connection:
+        """How to reach its SuperLink."""
+        return Connection(self.connection, f"127.0.0.1:{self.port}", self.ca)
+
+    def key(self, number: int) -> Path:
+        """Return a node's private key."""
+        return key_file(self.folder / "keys", number)
+
+    def log(self, name: str) -> Path:
+        """Return the log of a process, by its name."""
+        return self.folder / "logs" / f"{name}.log"
+
+    def processes(self) -> list[Process]:
+        """Return its processes as last started, running or not."""
+        return read_processes(self.folder / "pids")
+
+    def process(self, name: str) -> Process | None:
+        """Return one process as last started."""
+        return next((p for p in self.processes() if p.name == name), None)
+
+
+def plan(
+    folder: Path,
+    nodes: int,
+    *,
+    tls: bool = False,
+    auth: bool = False,
+    data: Sequence[Path] = (),
+    connection: str = LOCAL,
+    workdir: Path | None = None,
+) -> Federation:
+    """Choose ports and write the plan; ``auth`` brings TLS, ``data`` gives each node its own."""
+    folder = folder.absolute()
+    port, fleet_port, *ports = free_ports(nodes + 2)
+    federation = Federation(
+        folder=folder,
+        mark=uuid.uuid4().hex,
+        tls=tls or auth,
+        auth=auth,
+        port=port,
+        fleet_port=fleet_port,
+        workdir=(workdir or Path.cwd()).absolute(),
+        nodes=tuple(make_node(folder, i, ports[i], nodes, data) for i in range(nodes)),
+        connection=connection,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(
+        folder / PLAN,
+        {**asdict(federation), "folder": str(folder), "workdir": str(federation.workdir)},
+    )
+    return federation
+
+
+def make_node(folder: Path, number: int, port: int, count: int, data: Sequence[Path] = ()) -> Node:
+    """Return a node with a share of the run's dataset, or with ``data`` of its own."""
+    where: dict[str, str | int] = {"state-dir": str(folder / "nodes" / f"node-{number}" / "state")}
+    if data:
+        return Node(number, port, {"data-path": str(data[number].absolute()), **where})
+    return Node(number, port, {"partition-id": number, "num-partitions": count, **where})
+
+
+def read_plan(folder: Path) -> Federation | None:
+    """Return the plan of a folder, if it has one."""
+    document: dict[str, Any] = read_document(folder.absolute() / PLAN)
+    if not document:
+        return None
+    document["nodes"] = tuple(Node(**node) for node in document["nodes"])
+    document |= {key: Path(document[key]) for key in ("folder", "workdir")}
+    return Federation(**document)
+
+
+def start_superlink(federation: Federation) -> Process:
+    """Start the SuperLink, or start it again, and wait until it answers."""
+    federation.home.mkdir(parents=True, exist_ok=True)
+    write_connection(federation.link, federation.home)
+    files = federation.certificates
+    trust = ["--ssl-ca-certfile", str(files.ca), "--ssl-certfile", str(files.server)]
+    trust += ["--ssl-keyfile", str(files.server_key)]
+    command = [*tool("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
+    command += ["--host", "127.0.0.1", "--port", str(federation.port)]
+    command += ["--fleet-api-address", f"127.0.0.1:{federation.fleet_port}"]
+    command += ["--database", str(federation.database)]
+    command += ["--disable-runtime-dependency-installation"]
+    command += ["--enable-supernode-auth"] if federation.auth else []
+    process = _start(federation, SUPERLINK, command, federation.home)
+    await_health(process.is_running, federation.port, federation.log(SUPERLINK), federation.ca)
+    return process
+
+
+def start_supernode(federation: Federation, node: Node, key: Path | None = None) -> Process:
+    """Start a SuperNode, or start it again; ``key`` replaces its own if the federation has keys."""
+    home = federation.folder / "nodes" / node.name / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
+    command = [*tool("flower-supernode"), *trust]
+    command += ["--superlink", f"127.0.0.1:{federation.fleet_port}"]
+    command += ["--host", "127.0.0.1", "--port", str(node.port)]
+    settings = " ".join(f"{name}={to_toml(value)}" for name, value in node.config.items())
+    command += ["--node-config", settings]
+    if federation.auth:
+        command += ["--auth-supernode-private-key", str(key or federation.key(node.number))]
+    return _start(federation, node.name, command, home)
+
+
+def await_nodes(federation: Federation, count: int, processes: Sequence[Process] = ()) -> None:
+    """Wait until so many SuperNodes are online; name the log of a process that has ended."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        for process in processes:
+            if not process.is_running():
+                log = federation.log(process.name)
+                raise UserError(f"{process.name} has ended. {last_words(log)}")
+        try:
+            if len(online_nodes(federation.connection, federation.home)) >= count:
+                return
+        except CommandFailed:
+            pass
+        time.sleep(POLL_SECONDS)
+    logs = federation.log(federation.nodes[0].name)
+    raise UserError(
+        f"{count} SuperNodes are not online after {START_SECONDS:.0f} s. {last_words(logs)}"
+    )
+
+
+def _start(federation: Federation, name: str, command: list[str], home: Path) -> Process:
+    return start(
+        name,
+        command,
+        environment(home, **TASK_POLL),
+        mark=f"{federation.mark}/{name}",
+        log=federation.log(name),
+        cwd=federation.workdir,
+        pids=federation.folder / "pids",
+    )
