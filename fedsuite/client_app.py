@@ -26,12 +26,13 @@ from clients.state import ClientState
 from fedsuite import registry, seeds, wire
 from fedsuite.config import RunConfig, from_json
 from fedsuite.node import introduce, make_private, open_place, read_place
+from fedsuite.privacy import local_privacy, read_privacy
 from fedsuite.settings import UserError
 from fedsuite.vector import FlatModel, best_device
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
-app = ClientApp()
+app = ClientApp(mods=[local_privacy])
 log = logging.getLogger("fedsuite.node")
 
 
@@ -145,6 +146,7 @@ def query(message: Message, context: Context) -> Message:
 def _introduce(context: Context, run: str) -> dict[str, Any]:
     """Say who a deployed node is, or in a sentence for both sides why it cannot take part."""
     try:
+        read_privacy(context.node_config)
         with threads(1):
             return introduce(read_place(context.node_config), from_json(run))
     except UserError as error:

@@ -36,7 +36,7 @@ class RunConfig:
     )
     label_column: str = setting("label", "own: the column to learn")
     model: str = setting("auto", "model; auto = the dataset's", choices=("auto", *MODELS))
-    partition: str = setting("dirichlet", "how rows are divided", choices=PARTITIONS)
+    partition: str = setting("dirichlet", "how rows are divided", choices=(*PARTITIONS, OWN))
     dirichlet_alpha: float = setting(0.5, "dirichlet: concentration", above=0)
     num_shards: int = setting(0, "shards: how many; 0 = all that clients take", low=0)
     shards_per_client: int = setting(2, "shards: how many a client takes", low=1)

@@ -88,6 +88,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
 
 def own_scene(config: RunConfig, schema: Schema, members: Members) -> Scene:
     """Settle a run whose data is the nodes' own."""
+    config = settled(config, partition=OWN)
     if config.model == "auto":
         config = settled(config, model=MODELS[schema.kind])
     task = server_task(

@@ -19,7 +19,7 @@ import torch
 
 from fedsuite import seeds
 from fedsuite.settings import UserError
-from tasks.datasets import Dataset, default_cache_dir, load_dataset
+from tasks.datasets import OWN, Dataset, default_cache_dir, load_dataset
 from tasks.partitions import PartitionOptions, fingerprint, partition
 
 SPLIT_VERSION = 1
@@ -80,6 +80,11 @@ class Task:
 @lru_cache(maxsize=2)
 def open_task(spec: TaskSpec) -> Task:
     """Return the task, opened once per process."""
+    if spec.partition == OWN and spec.dataset != OWN:
+        raise UserError(
+            "partition = 'own' is what deployed SuperNodes with data of their own have; a "
+            "simulation divides its rows, see `fedsuite list partitions`."
+        )
     dataset = load_dataset(spec.dataset, spec.data_root)
     return Task(dataset, _cached_split(spec, dataset))
 

@@ -21,16 +21,20 @@ NODE_GONE = 3
 
 
 class DeployedGrid(InlineGrid):
-    """SuperNodes that answer at once; ``before(grid, round)`` runs ahead of a round's orders."""
+    """SuperNodes that answer at once.
+
+    ``before(grid, round)`` runs ahead of a round's orders, ``after`` when its scores are in.
+    """
 
     def __init__(
         self,
         *node_configs: dict[str, Any],
-        before: Callable[[DeployedGrid, int], None] | None = None,
+        before: Callable[[DeployedGrid, int], None] = lambda grid, server_round: None,
+        after: Callable[[DeployedGrid, int], None] = lambda grid, server_round: None,
     ) -> None:
         super().__init__(0)
         self._run.primary_task_type = "flwr-serverapp"
-        self.before = before
+        self.before, self.after = before, after
         self.heard: list[Message] = []
         self.rounds = 0
         self.next_id = 5000
@@ -56,11 +60,14 @@ class DeployedGrid(InlineGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         orders = list(messages)
-        if orders and orders[0].metadata.message_type == "train":
+        kinds = {order.metadata.message_type for order in orders}
+        if "train" in kinds:
             self.rounds += 1
-            if self.before is not None:
-                self.before(self, self.rounds)
-        return super().send_and_receive(orders, timeout=timeout)
+            self.before(self, self.rounds)
+        replies = super().send_and_receive(orders, timeout=timeout)
+        if "evaluate" in kinds:
+            self.after(self, self.rounds)
+        return replies
 
     def _handle(self, message: Message) -> Message:
         self.heard.append(message)

@@ -209,6 +209,27 @@ def test_a_node_is_the_same_client_when_it_returns_under_another_id(
     assert [row["clients"] for row in rows] == [3, 2, 3, 3]
 
 
+@pytest.mark.parametrize("keeps_its_disk", [True, False])
+def test_a_restarted_node_still_has_its_state(
+    keeps_its_disk: bool, experiment: Start, tmp_path: Path
+) -> None:
+    """Restarted between two rounds, it goes on to the same bits; with an empty disk it does not."""
+
+    def restart(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            node = grid.leave(5001)
+            place = tmp_path / ("state" if keeps_its_disk else "empty")
+            grid.join(**(node | {"state_dir": str(place)}))
+
+    nodes = partitions(3, tmp_path / "state")
+    disturbed = experiment("fedadw", grid=DeployedGrid(*nodes, after=restart), num_rounds=4)
+    nodes = partitions(3, tmp_path / "other")
+    quiet = experiment("fedadw", grid=DeployedGrid(*nodes), num_rounds=4)
+    rows = [row for row in read_lines(disturbed / "history.jsonl") if row["round"]]
+    assert [row["clients"] for row in rows] == [3, 3, 3, 3]
+    assert models_equal(disturbed, quiet) == keeps_its_disk
+
+
 def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
     experiment: Start, tmp_path: Path
 ) -> None:
@@ -297,3 +318,50 @@ def test_images_in_folders_by_class(experiment: Start, tmp_path: Path) -> None:
     assert schema["shape"] == [1, 8, 8]
     assert len(schema["classes"]) == 10
     assert read_document(folder / "summary.json")["final_accuracy"] > 0.4
+
+
+def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
+    with pytest.raises(UserError, match="what deployed SuperNodes have themselves"):
+        experiment("fedavg", dataset="own")
+    with pytest.raises(UserError, match="a simulation divides its rows"):
+        experiment("fedavg", partition="own")
+
+
+PRIVATE = {"dp_clipping_norm": 0.5, "dp_epsilon": 1e6, "dp_delta": 1e-5}
+
+
+def test_a_node_that_asks_for_privacy_sends_a_clipped_and_noised_update(
+    experiment: Start, tmp_path: Path
+) -> None:
+    """Hardly any noise (std 2 * 0.5 * sqrt(2 ln 1.25e5) / 1e6 = 5e-6): the norm is 0.5."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE)
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.5, rel=1e-3)
+    assert lengths[0] > 0.6
+
+
+def test_the_noise_is_as_large_as_promised(experiment: Start, tmp_path: Path) -> None:
+    """Client 1 sends 2834 numbers of std 2 * 0.5 * 4.845 / 10 = 0.4845 and little else."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE | {"dp_epsilon": 10.0})
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.4845 * 2834**0.5, rel=0.1)
+
+
+def test_a_method_that_sends_more_than_its_update_is_refused_by_a_private_node(
+    experiment: Start, tmp_path: Path
+) -> None:
+    open_node, private_node = partitions(2, tmp_path / "state")
+    folder = experiment("fedtgp", grid=DeployedGrid(open_node, private_node | PRIVATE))
+    rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
+    assert all("sends more than an update" in row["reason"] for row in rows if row["client"] == 1)
+
+
+def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(3, tmp_path / "state")
+    grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
+    with pytest.raises(ConnectionError, match="privacy needs all three"):
+        experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)
