@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedsuite.config import RunConfig
     from fedsuite.deploy.connections import Connection
 
-PATH_KEYS = ("data-root", "results-dir")
+PATH_KEYS = ("data-root", "results-dir", "server-data")
 EXAMPLES = """\
 examples:
   fedsuite run fedavg
@@ -26,7 +26,7 @@ examples:
   fedsuite run local partition=pathological --engine inline --name alone
   fedsuite resume alone
   fedsuite deploy up --nodes 4 --auth
-  fedsuite run fedavg num-clients=4 --superlink local-deployment
+  fedsuite run fedavg --superlink local-deployment
 """
 
 
@@ -171,8 +171,13 @@ def _resume(arguments: argparse.Namespace) -> int:
     if status in ("finished", "target reached"):
         print(f"The run '{folder.name}' is done ({status}); `fedsuite show` shows it.")
         return 0
-    if arguments.engine is None:
-        engine = read_document(folder / "config.json").get(META, {}).get("engine")
+    engine = read_document(folder / "config.json").get(META, {}).get("engine")
+    if connection is None and arguments.engine is None:
+        if engine == "deployed":
+            raise UserError(
+                f"The run '{folder.name}' ran on deployed nodes. Go on with it there, by "
+                f"`fedsuite resume {arguments.name} --superlink NAME`."
+            )
         arguments.engine = "inline" if engine == "inline" else "ray"
     config = dataclasses.replace(
         read_config(folder), results_dir=str(folder.parent), run_name=folder.name, resume=True

@@ -1,4 +1,4 @@
-"""The commands of real deployment: ``fedsuite deploy certs | keys | up | down | status``."""
+"""The commands of real deployment: ``fedsuite deploy certs | keys | connect | up | down | ...``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def add_deploy_commands(commands: Any, positive: Callable[[str], int]) -> None:
     parts = deploy.add_subparsers(metavar="WHAT", required=True)
     _add_certs(parts, positive)
     _add_keys(parts, positive)
+    _add_connect(parts)
     _add_up(parts, positive)
     down = parts.add_parser("down", help="end the local federation")
     _add_folder(down)
@@ -54,6 +55,14 @@ def _add_keys(parts: Any, positive: Callable[[str], int]) -> None:
     keys.add_argument("--dir", default="keys", help="where to (default: keys)")
     keys.add_argument("--register", default="", metavar="NAME", help="at this SuperLink connection")
     keys.set_defaults(do=_keys)
+
+
+def _add_connect(parts: Any) -> None:
+    connect = parts.add_parser("connect", help="name a SuperLink, so that runs can go there")
+    connect.add_argument("name", metavar="NAME", help="what to call it")
+    connect.add_argument("address", metavar="HOST:PORT", help="of the SuperLink's Control API")
+    connect.add_argument("--ca", required=True, metavar="FILE", help="its CA's certificate")
+    connect.set_defaults(do=_connect)
 
 
 def _add_up(parts: Any, positive: Callable[[str], int]) -> None:
@@ -130,6 +139,19 @@ def _keys(arguments: argparse.Namespace) -> None:
             print(f"{public_half(key)}  for the SuperLink: `flwr supernode register` lets it in")
 
 
+def _connect(arguments: argparse.Namespace) -> None:
+    from fedsuite.deploy.certificates import expires
+    from fedsuite.deploy.connections import Connection, write_connection
+
+    if not arguments.address.rpartition(":")[2].isdigit():
+        raise UserError(f"'{arguments.address}' has no port. Write HOST:PORT, e.g. 127.0.0.1:8000.")
+    ca = Path(arguments.ca).expanduser().absolute()
+    end = expires(ca)
+    written = write_connection(Connection(arguments.name, arguments.address, ca))
+    print(f"'{arguments.name}' leads to {arguments.address}; written to {written}")
+    print(f"{ca} expires {end:%Y-%m-%d}")
+
+
 def _up(arguments: argparse.Namespace) -> None:
     from fedsuite.deploy.local import up
 
@@ -153,7 +175,7 @@ def _up(arguments: argparse.Namespace) -> None:
     )
     name = federation.connection
     print(
-        f"run on it: fedsuite run fedavg num-clients={nodes} --superlink {name}\n"
+        f"run on it: fedsuite run fedavg --superlink {name}\n"
         f"end it:    fedsuite deploy down{_folder_option(arguments.dir)}"
     )
 

@@ -25,7 +25,7 @@ from fedsuite.launch import app_folder, end_with_parent, environment, stop, to_t
 from fedsuite.progress import follow
 from fedsuite.record import default_name
 from fedsuite.settings import UserError
-from fedsuite.start import announce, claim_folder, conclude
+from fedsuite.start import claim_folder, conclude
 
 POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
@@ -95,7 +95,11 @@ def submit_run(config: RunConfig, connection: Connection) -> int:
     console = Console()
     config = _settle(config, connection)
     if not config.resume:
-        announce(config, console)
+        console.print(
+            f"[bold]{config.algo}[/bold] on {config.dataset}: {config.num_rounds} rounds, seed "
+            f"{config.seed}, clients are the nodes of '{connection.name}'",
+            highlight=False,
+        )
     with tempfile.TemporaryDirectory(prefix="fedsuite-") as place:
         settings = Path(place) / "run-config.toml"
         settings.write_text("".join(f"{k} = {to_toml(v)}\n" for k, v in config.flat().items()))
@@ -214,16 +218,14 @@ class Follower:
             host = self.connection.host
             self._say(
                 f"results are in {self.folder} on the SuperLink's machine; fetch them by\n"
-                f"  scp -r {host}:{self.folder} runs/\n"
+                f"  mkdir -p runs && scp -r {host}:{self.folder} runs/\n"
                 f"and `fedsuite show {self.config.run_name}` shows them"
             )
             return 0
-        tail = "\n".join(self.stream.lines[-TAIL:])
-        why = "" if details == "N/A" else f" ({details})"
+        why = "" if details == "N/A" else f": {details}"
         print(
-            f"The run ended as '{status}'{why}. Its log ends with:\n{tail}\n"
-            f"fedsuite: the run {self.run_id} failed; `flwr log {self.run_id} "
-            f"{self.connection.name}` shows all of its log",
+            f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
+            f"`flwr log {self.run_id} {self.connection.name}` shows all of its log.",
             file=sys.stderr,
         )
         return 1

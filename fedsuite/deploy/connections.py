@@ -20,6 +20,7 @@ from fedsuite.record import write_atomically
 from fedsuite.settings import UserError, suggest
 
 LOCAL = "local-deployment"
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 HEADER = re.compile(r"\s*\[")
 
 
@@ -62,8 +63,7 @@ def find_connection(name: str, home: Path | None = None) -> Connection:
         choices = suggest(name, entries) if entries else "There is none."
         raise UserError(
             f"There is no SuperLink connection '{name}' in {path}. {choices} `fedsuite deploy up` "
-            f"makes '{LOCAL}'; for others add [superlink.{name}] with address and "
-            "root-certificates."
+            f"makes '{LOCAL}', `fedsuite deploy connect` any other."
         )
     entry = entries[name]
     ca = entry.get("root-certificates")
@@ -80,6 +80,10 @@ def write_connection(connection: Connection, home: Path | None = None) -> Path:
     """Add or replace one entry; return the file."""
     path = config_file(home)
     text = _read(path) if path.exists() else DEFAULT_FLOWER_CONFIG_TOML
+    if not NAME.fullmatch(connection.name):
+        raise UserError(
+            f"A connection cannot be called '{connection.name}': use letters, digits, '-' and '_'."
+        )
     trust = (
         f"root-certificates = {to_toml(str(connection.ca))}"
         if connection.ca is not None

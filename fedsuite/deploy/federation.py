@@ -2,8 +2,8 @@
 
 The plan (``federation.json``: ports, security, nodes) is made once and kept, so that a process
 started again has the same ports, keys, database and folders as before. The building blocks are
-:func:`start_superlink`, :func:`start_supernode`, and ``stop`` and ``kill`` of
-:mod:`fedsuite.deploy.process`.
+:func:`start_superlink`, :func:`start_supernode`, :func:`restart_supernode`, and ``stop`` and
+``kill`` of :mod:`fedsuite.deploy.process`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PLAN = "federation.json"
 SUPERLINK = "superlink"
 LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 0.5
-TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+CONNECTED = b"SuperNode ID"
+TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,25 @@ def start_supernode(
     if federation.auth:
         command += ["--auth-supernode-private-key", str(key or federation.key(node.number))]
     return _start(federation, node.name, command, home)
+
+
+def restart_supernode(federation: Federation, node: Node) -> Process:
+    """Start a SuperNode again after it was killed, as often as it takes.
+
+    A SuperLink turns the owner of a key away while it believes the killed one online: up to two
+    heartbeats, a minute.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    log = federation.log(node.name)
+    while True:
+        seen = log.stat().st_size if log.exists() else 0
+        process = start_supernode(federation, node)
+        while process.is_running() and time.monotonic() < deadline:
+            if CONNECTED in log.read_bytes()[seen:]:
+                return process
+            time.sleep(POLL_SECONDS)
+        if time.monotonic() >= deadline:
+            raise UserError(f"{node.name} does not come back. {last_words(log)}")
 
 
 def await_nodes(federation: Federation, count: int, processes: Sequence[Process] = ()) -> None:
