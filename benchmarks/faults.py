@@ -29,6 +29,7 @@ from fedsuite.deploy.federation import (
     Node,
     await_nodes,
     plan,
+    restart_supernode,
     start_superlink,
     start_supernode,
 )
@@ -42,6 +43,7 @@ NODES = 3
 ROUNDS = 6
 VICTIM = NODES - 1
 CUT_SECONDS = 20.0
+TIME_LIMIT = 180.0
 PATIENCE_SECONDS = 900.0
 NAMESPACE, OUTSIDE, INSIDE = "fedsuite-node", "fedsuite-out", "fedsuite-in"
 HOST_ADDRESS, NODE_ADDRESS = "10.213.7.1", "10.213.7.2"
@@ -184,10 +186,10 @@ def superlink(stage: Stage) -> None:
 
 
 def restarted(stage: Stage) -> None:
-    """Kill a node while it trains and start it again at once."""
+    """Kill a node while it trains and start it again until the SuperLink takes it back."""
     stage.await_training(2)
     stage.kill_node()
-    stage.start_node(stage.victim)
+    restart_supernode(stage.federation, stage.victim)
 
 
 def cut(stage: Stage) -> None:
@@ -295,15 +297,17 @@ def disturb(fault: str, folder: Path, time_limit: float) -> Result:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the faults and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
-    parser.add_argument("faults", nargs="*", choices=[*FAULTS, []], help="default: all")
+    parser.add_argument("faults", nargs="*", help=f"some of {', '.join(FAULTS)} (default: all)")
     parser.add_argument("--time-limit", type=float, default=0.0, help="slow: seconds of a round")
-    chosen = parser.parse_args(argv).faults or list(FAULTS)
-    limit = parser.parse_args(argv).time_limit
+    arguments = parser.parse_args(argv)
+    chosen, limit = arguments.faults or list(FAULTS), arguments.time_limit
+    if unknown := set(chosen) - set(FAULTS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     results: list[Result] = []
     for fault in ["none", *(f for f in chosen if f != "none")]:
         with tempfile.TemporaryDirectory(prefix="fedsuite-faults-") as place:
             usual = results[0].seconds / ROUNDS if results else 0.0
-            seconds = (limit or max(40.0, 2 * usual)) if fault == "slow" else 600.0
+            seconds = (limit or max(40.0, 2 * usual)) if fault == "slow" else TIME_LIMIT
             results.append(disturb(fault, Path(place), seconds))
         print(f"{results[-1]}", file=sys.stderr, flush=True)
     print(report(results))
