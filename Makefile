@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 export FLWR_TELEMETRY_ENABLED = 0
 
-.PHONY: setup demo docker-demo test lint types bench clean
+.PHONY: setup demo docker-demo test lint types bench faults clean
 
 setup: $(READY)
 
@@ -34,6 +34,9 @@ types: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+
+faults: $(READY)
+	@$(BIN)/python -m benchmarks.faults
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -23,7 +23,7 @@ from fedsuite.deploy.connections import Connection
 from fedsuite.deploy.control import CommandFailed, run_status, stop_run
 from fedsuite.launch import app_folder, end_with_parent, environment, stop, to_toml, tool
 from fedsuite.progress import follow
-from fedsuite.record import default_name
+from fedsuite.record import default_name, resume_command
 from fedsuite.settings import UserError
 from fedsuite.start import claim_folder, conclude
 
@@ -128,10 +128,13 @@ class Follower:
             return self._interrupted()
         finally:
             self.stream.close()
-        if self._is_visible:
-            self._keep_log()
-            return conclude(Path(self.folder), self.console)
-        return self._conclude_elsewhere(status, details)
+        if not self._is_visible:
+            return self._conclude_elsewhere(status, details)
+        self._keep_log()
+        code = conclude(Path(self.folder), self.console)
+        if code:
+            self._say(f"{self._how_to_resume} goes on with it")
+        return code
 
     @property
     def _is_visible(self) -> bool:
@@ -196,21 +199,19 @@ class Follower:
             self._learn()
         if not self.run_id:
             return 130
-        name = self.connection.name
         try:
-            stop_run(self.run_id, name)
+            stop_run(self.run_id, self.connection.name)
         except CommandFailed as error:
             self._say(f"the run {self.run_id} could not be stopped. {error}")
             return 130
-        self._say(
-            f"stopped run {self.run_id}; `fedsuite resume {self._resume_name} --superlink {name}` "
-            "goes on with it"
-        )
+        self._say(f"stopped run {self.run_id}; {self._how_to_resume} goes on with it")
         return 130
 
     @property
-    def _resume_name(self) -> str:
-        return self.folder if self._is_visible else self.config.run_name
+    def _how_to_resume(self) -> str:
+        seen = self._is_visible
+        command = resume_command(Path(self.folder) if seen else Path(self.config.run_name))
+        return f"`{command} --superlink {self.connection.name}`"
 
     def _conclude_elsewhere(self, status: str, details: str) -> int:
         """End with what can be said of a run whose folder is on another machine."""

@@ -34,6 +34,7 @@ from fedsuite.settings import UserError
 
 PLAN = "federation.json"
 SUPERLINK = "superlink"
+LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 0.5
 CONNECTED = b"SuperNode ID"
 TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
@@ -66,6 +67,7 @@ class Federation:
     workdir: Path
     nodes: tuple[Node, ...]
     connection: str = LOCAL
+    fleet_host: str = LOOPBACK
 
     @property
     def certificates(self) -> Certificates:
@@ -118,6 +120,7 @@ def plan(
     data: Sequence[Path] = (),
     connection: str = LOCAL,
     workdir: Path | None = None,
+    fleet_host: str = LOOPBACK,
 ) -> Federation:
     """Choose ports and write the plan; ``auth`` brings TLS, ``data`` gives each node its own."""
     folder = folder.absolute()
@@ -132,6 +135,7 @@ def plan(
         workdir=(workdir or Path.cwd()).absolute(),
         nodes=tuple(make_node(folder, i, ports[i], nodes, data) for i in range(nodes)),
         connection=connection,
+        fleet_host=fleet_host,
     )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(
@@ -168,7 +172,7 @@ def start_superlink(federation: Federation) -> Process:
     trust += ["--ssl-keyfile", str(files.server_key)]
     command = [*tool("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
     command += ["--host", "127.0.0.1", "--port", str(federation.port)]
-    command += ["--fleet-api-address", f"127.0.0.1:{federation.fleet_port}"]
+    command += ["--fleet-api-address", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--database", str(federation.database)]
     command += ["--disable-runtime-dependency-installation"]
     command += ["--enable-supernode-auth"] if federation.auth else []
@@ -177,13 +181,19 @@ def start_superlink(federation: Federation) -> Process:
     return process
 
 
-def start_supernode(federation: Federation, node: Node, key: Path | None = None) -> Process:
-    """Start a SuperNode, or start it again; ``key`` replaces its own if the federation has keys."""
+def start_supernode(
+    federation: Federation, node: Node, key: Path | None = None, within: Sequence[str] = ()
+) -> Process:
+    """Start a SuperNode, or start it again.
+
+    ``key`` replaces its own if the federation has keys; ``within`` is a command to start it by,
+    such as one that enters a network namespace.
+    """
     home = federation.folder / "nodes" / node.name / "home"
     home.mkdir(parents=True, exist_ok=True)
     trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
-    command = [*tool("flower-supernode"), *trust]
-    command += ["--superlink", f"127.0.0.1:{federation.fleet_port}"]
+    command = [*within, *tool("flower-supernode"), *trust]
+    command += ["--superlink", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--host", "127.0.0.1", "--port", str(node.port)]
     settings = " ".join(f"{name}={to_toml(value)}" for name, value in node.config.items())
     command += ["--node-config", settings]
