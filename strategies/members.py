@@ -17,12 +17,15 @@ from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
 
 from fedsuite import wire
+from fedsuite.settings import UserError
 
 log = logging.getLogger("fedsuite")
 PARTITION, OWN = "partition", "own"
 POLL_SECONDS = 0.5
 SETTLE_SECONDS = 5.0
-ALL_PARTITIONS_SECONDS = 60.0
+LATE_SECONDS = 60.0
+QUERY_SECONDS = 300.0
+MAX_TRIES = 3
 MAX_PARTITIONS = 100_000
 MAX_IDENTITY = 200
 
@@ -65,6 +68,7 @@ class Members:
         self._question = dict(question)
         self._waiting: dict[str, int] = {}
         self._asked: set[int] = set()
+        self._tries: dict[int, int] = {}
         self._newcomers: list[Answer] = []
         self._claims: dict[int, list[int]] = {}
         self._refusals: list[str] = []
@@ -85,18 +89,30 @@ class Members:
             if (here, len(self._waiting)) != seen:
                 seen, changed = (here, len(self._waiting)), now
                 log.info("%d nodes are here, %d more are answering", here, len(self._waiting))
-            wanted = self.places or minimum
-            late = now - started > ALL_PARTITIONS_SECONDS
-            if self.kind == PARTITION and (here >= wanted or (late and here >= minimum)):
-                break
-            settled = not self._waiting and now - changed > SETTLE_SECONDS
-            if self.kind == OWN and here >= minimum and settled:
+            if self._is_complete(here, minimum, now - started, now - changed):
                 break
             if now - started > seconds:
                 raise ConnectionError(self._nobody(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
         self._news.clear()
+
+    def _is_complete(self, here: int, minimum: int, elapsed: float, quiet: float) -> bool:
+        """Say whether a run may start: all partitions, or as many as come within a minute.
+
+        Of nodes with their own data nobody knows how many there will be: those who came, once
+        all have answered and nobody new has come for a while.
+        """
+        if self.kind == PARTITION and minimum > self.places:
+            raise UserError(
+                f"min-train-clients = {minimum} is not possible: the nodes hold {self.places} "
+                f"partitions. Use at most {self.places}."
+            )
+        if here < max(minimum, 1):
+            return False
+        if self.kind == PARTITION:
+            return here >= self.places or elapsed > LATE_SECONDS
+        return quiet > (LATE_SECONDS if self._waiting else SETTLE_SECONDS)
 
     def refresh(self, grid: Grid) -> None:
         """See who is there now; ask those not met before, without waiting for their answer."""
@@ -154,13 +170,17 @@ class Members:
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         content = wire.write_orders(ArrayRecord(), self._question, {})
-        messages = [Message(content, node, MessageType.QUERY) for node in nodes]
+        messages = [Message(content, n, MessageType.QUERY, ttl=QUERY_SECONDS) for n in nodes]
         for node, number in zip(nodes, grid.push_messages(messages), strict=True):
             if number:
                 self._waiting[number] = node
         self._asked |= set(nodes)
 
     def _hear(self, grid: Grid, node: int, reply: Message) -> None:
+        self._tries[node] = self._tries.get(node, 0) + 1
+        if reply.has_error() and self._tries[node] < MAX_TRIES:
+            self._asked.discard(node)
+            return
         try:
             answer = read_answer(node, reply)
             self._agree(answer)

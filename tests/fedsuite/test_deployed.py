@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from federations import DeployedGrid, digits_parquet, digits_rows, partitions, visits_csv
+from flwr.app import Error, Message
 from safetensors.numpy import load_file
 
 from fedsuite import registry
@@ -294,6 +295,41 @@ def test_two_nodes_with_one_partition_do_not_count_twice(
     rows = read_lines(folder / "history.jsonl")[1:]
     assert [row["clients"] for row in rows] == [2, 1, 2]
     assert "held by another node" in caplog.text
+
+
+class ForgetfulGrid(DeployedGrid):
+    """The node of this id fails to answer the first ``failures`` times, or never does."""
+
+    def __init__(self, *nodes: dict[str, Any], node: int, failures: int) -> None:
+        self.node, self.failures = node, failures
+        super().__init__(*nodes)
+
+    def _handle(self, message: Message) -> Message:
+        if message.metadata.dst_node_id == self.node and self.failures:
+            self.failures -= 1
+            return Message(Error(2, "out of memory"), reply_to=message)
+        return super()._handle(message)
+
+
+def test_a_node_that_fails_to_answer_is_asked_again(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(2, tmp_path / "state")
+    folder = experiment("fedavg", grid=ForgetfulGrid(*nodes, node=5001, failures=2))
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_a_node_that_never_answers_does_not_hold_up_the_others(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.2)
+    grid = ForgetfulGrid(*own_nodes(tmp_path), node=5001, failures=99)
+    folder = experiment("fedavg", grid=grid)
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_path: Path) -> None:
+    grid = DeployedGrid(*partitions(2, tmp_path / "state"))
+    with pytest.raises(UserError, match="min-train-clients = 3 is not possible: the nodes hold 2"):
+        experiment("fedavg", grid=grid, min_train_clients=3)
 
 
 def test_nodes_whose_tables_do_not_fit_are_told_so(experiment: Start, tmp_path: Path) -> None:
