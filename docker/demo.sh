@@ -29,6 +29,9 @@ safety="in plain text"
 if [ "${TLS:-}" = 1 ]; then
     files="$files -f $here/compose.tls.yml"
     safety="with TLS and SuperNode authentication"
+    if [ "$compose" = podman-compose ]; then
+        say "TLS=1 is known to work with Docker; with Podman 4.3 it did not."
+    fi
 fi
 project="$compose -p fedsuite-demo $files"
 
