@@ -91,7 +91,8 @@ class Members:
                 log.info("%d nodes are here, %d more are answering", here, len(self._waiting))
             if self._is_complete(here, minimum, now - started, now - changed):
                 break
-            if now - started > seconds:
+            refused = self._refusals and not here and not self._waiting
+            if now - started > seconds or (refused and now - changed > SETTLE_SECONDS):
                 raise ConnectionError(self._nobody(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
@@ -248,8 +249,11 @@ class Members:
         self.answers[client] = answer
 
     def _nobody(self, here: int, minimum: int, seconds: float) -> str:
-        lines = [f"{here} nodes came within {seconds:.0f} s, min-train-clients = {minimum}."]
-        return "\n".join([*lines, *self._refusals])
+        if self._refusals and not here:
+            first = "no node that came can take part:"
+        else:
+            first = f"{here} nodes came within {seconds:.0f} s, min-train-clients = {minimum}."
+        return "\n".join([first, *self._refusals])
 
 
 def member_name(identity: str) -> str:

@@ -326,6 +326,14 @@ def test_a_node_that_never_answers_does_not_hold_up_the_others(
     assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
 
 
+def test_a_run_that_every_node_refuses_ends_with_their_sentences(
+    experiment: Start, tmp_path: Path
+) -> None:
+    nodes = own_nodes(tmp_path)
+    with pytest.raises(ConnectionError, match="has no column 'income'"):
+        experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own", label_column="income")
+
+
 def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_path: Path) -> None:
     grid = DeployedGrid(*partitions(2, tmp_path / "state"))
     with pytest.raises(UserError, match="min-train-clients = 3 is not possible: the nodes hold 2"):
