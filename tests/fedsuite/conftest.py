@@ -1,4 +1,4 @@
-"""A suite's folder and its report, made once for all tests that look at them."""
+"""A suite and its report, made once for all tests that look at them; nodes met without waiting."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ def report(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     make_report(str(suite), out)
     return out
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meet deployed nodes without waiting for more of them."""
+    from strategies import members as members_module
+
+    monkeypatch.setattr(members_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(members_module, "POLL_SECONDS", 0.01)

@@ -16,6 +16,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from fedsuite.inline import InlineGrid
+from fedsuite.record import read_lines
 
 NODE_GONE = 3
 
@@ -109,3 +110,14 @@ def visits_csv(path: Path, seed: int, rows: int = 60, **columns: Any) -> Path:
     table = {"age": age, "pulse": draw.normal(70, 10, rows), "way": way, "label": stays}
     pyarrow.csv.write_csv(pa.table(table | columns), path)
     return path
+
+
+def own_nodes(folder: Path, count: int = 3) -> list[dict[str, Any]]:
+    """Node-configs of nodes with 80 digits of their own each."""
+    paths = [digits_parquet(folder / f"{i}.parquet", 80 * i, 80 * i + 80) for i in range(count)]
+    return [{"data_path": str(path), "state_dir": str(folder / "state")} for path in paths]
+
+
+def notes(folder: Path) -> str:
+    """All that a run noted of its rounds."""
+    return " ".join(str(row.get("note", "")) for row in read_lines(folder / "history.jsonl"))

@@ -1,0 +1,173 @@
+"""Which nodes are taken in, refused or waited for, and what a node does for its privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from federations import (
+    DeployedGrid,
+    digits_parquet,
+    notes,
+    own_nodes,
+    partitions,
+    visits_csv,
+)
+from flwr.app import Error, Message
+
+from fedsuite.record import read_lines
+from fedsuite.settings import UserError
+from strategies import members as members_module
+
+Start = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
+
+REFUSED = {
+    "neither": ({}, "not which data this node has"),
+    "both": ({"data_path": ".", "partition_id": 0}, "contradict each other"),
+    "half": ({"partition_id": 0}, "not which data this node has"),
+    "outside": ({"partition_id": 3, "num_partitions": 3}, "below num-partitions"),
+    "no number": ({"partition_id": "a", "num_partitions": 3}, "below num-partitions"),
+    "other count": ({"partition_id": 2, "num_partitions": 4}, "contradicts the other nodes"),
+    "other kind": ({"data_path": "DATA"}, "start all nodes with"),
+    "no such path": ({"data_path": "/nowhere/at/all"}, "is not on this node"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_node_config_is_refused_on_both_sides(
+    case: str, experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong, sentence = REFUSED[case]
+    data = str(digits_parquet(tmp_path / "rows.parquet", 0, 50))
+    wrong = {key: data if value == "DATA" else value for key, value in wrong.items()}
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 1:
+            grid.join(**wrong, state_dir=str(tmp_path / "state"))
+
+    grid = DeployedGrid(*partitions(2, tmp_path / "state"), before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=3)
+    assert [r["clients"] for r in read_lines(folder / "history.jsonl")[1:]] == [2, 2, 2]
+    assert sentence in notes(folder)
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.node"]
+    assert any(sentence in line for line in node_side)
+
+
+def test_two_nodes_with_one_partition_do_not_count_twice(
+    experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second waits; when the first is gone it takes its place."""
+    first, second = partitions(2, tmp_path / "state")
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            grid.leave(5001)
+
+    grid = DeployedGrid(first, first, second, before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=3)
+    rows = read_lines(folder / "history.jsonl")[1:]
+    assert [row["clients"] for row in rows] == [2, 1, 2]
+    assert "held by another node" in caplog.text
+
+
+class ForgetfulGrid(DeployedGrid):
+    """The node of this id fails to answer the first ``failures`` times, or never does."""
+
+    def __init__(self, *nodes: dict[str, Any], node: int, failures: int) -> None:
+        self.node, self.failures = node, failures
+        super().__init__(*nodes)
+
+    def _handle(self, message: Message) -> Message:
+        if message.metadata.dst_node_id == self.node and self.failures:
+            self.failures -= 1
+            return Message(Error(2, "out of memory"), reply_to=message)
+        return super()._handle(message)
+
+
+def test_a_node_that_fails_to_answer_is_asked_again(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(2, tmp_path / "state")
+    folder = experiment("fedavg", grid=ForgetfulGrid(*nodes, node=5001, failures=2))
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_a_node_that_never_answers_does_not_hold_up_the_others(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.2)
+    grid = ForgetfulGrid(*own_nodes(tmp_path), node=5001, failures=99)
+    folder = experiment("fedavg", grid=grid)
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_a_run_that_every_node_refuses_ends_with_their_sentences(
+    experiment: Start, tmp_path: Path
+) -> None:
+    nodes = own_nodes(tmp_path)
+    with pytest.raises(ConnectionError, match="has no column 'income'"):
+        experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own", label_column="income")
+
+
+def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_path: Path) -> None:
+    grid = DeployedGrid(*partitions(2, tmp_path / "state"))
+    with pytest.raises(UserError, match="min-train-clients = 3 is not possible: the nodes hold 2"):
+        experiment("fedavg", grid=grid, min_train_clients=3)
+
+
+def test_nodes_whose_tables_do_not_fit_are_told_so(experiment: Start, tmp_path: Path) -> None:
+    one = visits_csv(tmp_path / "one.csv", 1)
+    other = visits_csv(tmp_path / "other.csv", 2, height=np.arange(60.0))
+    nodes = [{"data_path": str(p), "state_dir": str(tmp_path / "s")} for p in (one, other)]
+    with pytest.raises(UserError, match="do not fit together"):
+        experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
+
+
+def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
+    with pytest.raises(UserError, match="what deployed SuperNodes have themselves"):
+        experiment("fedavg", dataset="own")
+    with pytest.raises(UserError, match="a simulation divides its rows"):
+        experiment("fedavg", partition="own")
+
+
+PRIVATE = {"dp_clipping_norm": 0.5, "dp_epsilon": 1e6, "dp_delta": 1e-5}
+
+
+def test_a_node_that_asks_for_privacy_sends_a_clipped_and_noised_update(
+    experiment: Start, tmp_path: Path
+) -> None:
+    """Hardly any noise (std 2 * 0.5 * sqrt(2 ln 1.25e5) / 1e6 = 5e-6): the norm is 0.5."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE)
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.5, rel=1e-3)
+    assert lengths[0] > 0.6
+
+
+def test_the_noise_is_as_large_as_promised(experiment: Start, tmp_path: Path) -> None:
+    """Client 1 sends 2834 numbers of std 2 * 0.5 * 4.845 / 10 = 0.4845 and little else."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE | {"dp_epsilon": 10.0})
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.4845 * 2834**0.5, rel=0.1)
+
+
+def test_a_method_that_sends_more_than_its_update_is_refused_by_a_private_node(
+    experiment: Start, tmp_path: Path
+) -> None:
+    open_node, private_node = partitions(2, tmp_path / "state")
+    folder = experiment("fedtgp", grid=DeployedGrid(open_node, private_node | PRIVATE))
+    rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
+    assert all("sends more than an update" in row["reason"] for row in rows if row["client"] == 1)
+
+
+def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(3, tmp_path / "state")
+    grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
+    with pytest.raises(ConnectionError, match="privacy needs all three"):
+        experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)
