@@ -120,11 +120,15 @@ class PaperNumber:
     value: float
     std: float | None
     source: str
+    metric: str
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Runs that belong together, and how their table is laid out."""
+    """Runs that belong together, and how their table is laid out.
+
+    ``also`` are further metrics to show, each with which is better, higher or lower.
+    """
 
     name: str
     title: str
@@ -132,9 +136,11 @@ class Collection:
     scale: str = ""
     metric: str = "final_accuracy"
     better: str = "higher"
+    also: Mapping[str, str] = field(default_factory=dict)
     rows: str = "method"
     columns: Sequence[str] = ("dataset",)
     command: str = ""
+    note: str = ""
     paper: Sequence[PaperNumber] = ()
     remarks: Sequence[str] = ()
 
@@ -158,6 +164,22 @@ class Collection:
     def column_names(self) -> list[str]:
         """Columns in the order of the runs."""
         return list(dict.fromkeys(self.column(run) for run in self.runs if run.labels))
+
+    def places(self, runs: Iterable[Run]) -> dict[str, dict[str, Any]]:
+        """Return the columns of these runs with their labels."""
+        return {
+            self.column(run): {name: run.labels.get(name) for name in self.columns}
+            for run in runs
+            if run.labels
+        }
+
+    def printed(self, metric: str, place: Mapping[str, Any]) -> PaperNumber | None:
+        """Return the number a paper prints for a place that these labels name, if it does."""
+        for number in self.paper:
+            here = all(str(number.labels.get(name)) == str(at) for name, at in place.items())
+            if here and number.metric == metric:
+                return number
+        return None
 
     def usable(self, row: str, column: str) -> list[Run]:
         """Return a cell's finished runs; if there are none, those with rounds so far."""
@@ -263,9 +285,16 @@ def _suite(folder: Path) -> Collection:
             replace(read_run(folder / entry["name"]), labels=entry["labels"])
             for entry in document["runs"]
         ]
+        metric = document.get("metric", "final_accuracy")
         paper = [
-            PaperNumber(p["labels"], float(p["value"]), p.get("std"), p.get("source", ""))
-            for p in document.get("paper", ())
+            PaperNumber(
+                labels=p["labels"],
+                value=float(p["value"]),
+                std=p.get("std"),
+                source=p.get("source", ""),
+                metric=p.get("metric", metric),
+            )
+            for p in (*document.get("paper", ()), *document.get("paper_also", ()))
         ]
         known = {entry["name"] for entry in document["runs"]}
         others = [p for p in _folders(folder) if p.name not in known and _is_run(p)]
@@ -278,11 +307,13 @@ def _suite(folder: Path) -> Collection:
             title=document.get("title", document["name"]),
             runs=runs,
             scale=document.get("scale", ""),
-            metric=document.get("metric", "final_accuracy"),
+            metric=metric,
             better=document.get("better", "higher"),
+            also={a["metric"]: a["better"] for a in document.get("also", ())},
             rows=document["rows"],
             columns=tuple(document["columns"]),
             command=document.get("command", ""),
+            note=document.get("note", ""),
             paper=paper,
             remarks=[remark] if others else [],
         )
