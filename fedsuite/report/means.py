@@ -20,6 +20,7 @@ class Means:
     read: Callable[[Run], Mapping[str, float]]
     kind: str
     metric: str
+    title: str
     caption: str
 
 
@@ -48,13 +49,15 @@ MEANS = {
         coefficients,
         "group",
         "alpha",
-        "TACO's coefficient α, mean over clients and over rounds from the second on",
+        "TACO: mean coefficients",
+        "Coefficient α, mean over a group's clients and over rounds from the second on",
     ),
     "fedbac": Means(
         couplings,
         "coupling",
         "coupling",
-        "FedBaC's rank correlations (Spearman), mean over the later half of rounds",
+        "FedBaC: coupling with accuracy",
+        "Rank correlation (Spearman) over clients, mean over the later half of rounds",
     ),
 }
 
@@ -99,4 +102,5 @@ def _table(
                 if column in printed:
                     line += theirs(papers[name, column], mean(values) if values else None, 2)
             lines.append(line)
-    return Table(headings, lines, tag(collection, f"{means.caption}; ± deviation over seeds."))
+    caption = f"{means.caption}; ± deviation over seeds."
+    return Table(headings, lines, tag(collection, caption), means.title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsuite.report.document import Block, Bold, Table, Text
@@ -97,12 +97,23 @@ def digits(metric: str) -> int:
 
 
 def results_tables(collection: Collection) -> list[Block]:
-    """Return a table of the metric, and of each further one that a finished run has."""
-    blocks: list[Block] = [results_table(collection, collection.metric, collection.better)]
+    """Return a table of the metric, and of each further one that a finished run has.
+
+    The way to the target has a section of its own, and a table here only beside the paper's.
+    """
+    blocks = [results_table(collection, collection.metric, collection.better)]
     for metric, better in collection.also.items():
-        table = results_table(collection, metric, better)
-        blocks += [table] if isinstance(table, Table) else []
-    return blocks
+        printed = any(cell.paper for cell in cells(collection, metric))
+        if printed or not metric.endswith("_to_target"):
+            blocks.append(results_table(collection, metric, better))
+    tables = [block for block in blocks if isinstance(block, Table)]
+    if len(tables) > 1:
+        return [replace(table, title=_sentence(table.caption.split(",")[0])) for table in tables]
+    return [*tables] or [blocks[0]]
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def results_table(collection: Collection, metric: str, better: str) -> Table | Text:
