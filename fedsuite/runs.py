@@ -206,15 +206,25 @@ def open_collection(name: str, results_dir: str = "runs") -> Collection:
             "a suite's folder or a folder of runs."
         )
     folder = folder.absolute()
-    if (folder / MANIFEST).exists():
+    if is_suite(folder):
         return _suite(folder)
     if (folder / "config.json").exists():
-        runs = [read_run(folder)]
-    else:
-        runs = [read_run(path) for path in _folders(folder)]
+        return label(folder.name, [read_run(folder)])
+    suites = [path for path in _folders(folder) if is_suite(path)]
+    runs = [read_run(path) for path in _folders(folder) if path not in suites]
+    names = ", ".join(path.name for path in suites)
+    if not runs and suites:
+        raise UserError(f"{folder} holds no runs but suites: {names}. Give the folder of one.")
     if not runs:
         raise UserError(f"There are no runs in {folder}. Give a run or a folder of runs.")
-    return label(folder.name, runs)
+    collection = label(folder.name, runs)
+    left_out = [f"Suites have reports of their own and are left out: {names}."] if suites else []
+    return replace(collection, remarks=[*collection.remarks, *left_out])
+
+
+def is_suite(folder: Path) -> bool:
+    """Whether a folder holds a suite's runs."""
+    return (folder / MANIFEST).exists()
 
 
 def label(name: str, runs: Sequence[Run]) -> Collection:

@@ -14,6 +14,8 @@ import pytest
 from records import write_run
 
 from fedsuite.cli import main
+from fedsuite.config import parse
+from fedsuite.record import RunRecord
 from fedsuite.report.build import make_report
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.document import Table, Text
@@ -159,10 +161,15 @@ def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (runs / "hollow").mkdir()
     (runs / "cut").mkdir()
     (runs / "cut" / "config.json").write_text("{")
+    live = parse({"results-dir": str(runs), "run-name": "live", "algo": "fedbac"})
+    record = RunRecord.create(live, {"engine": "inline"})
+    record.add_round({"round": 0, "accuracy": 0.1, "wall_seconds": 0.1}, [])
     assert main(["report", str(runs), "-o", str(tmp_path / "out")]) == 0
     assert str(tmp_path / "out" / "index.html") in capsys.readouterr().out
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "5 runs: 1 broken, 1 empty, 1 failed, 1 finished, 1 not finished." in text
+    record.close()
+    states = "1 broken, 1 empty, 1 failed, 1 finished, 1 not finished, 1 running"
+    assert f"6 runs: {states}." in text and f"0 of {live.num_rounds} rounds" in text
     assert "no room left" in text and "holds nothing" in text and "not valid JSON" in text
     assert "| fedavg | **50.00** |" in text and "| taco | – |" in text
     assert "taco (not finished)" in (tmp_path / "out" / "index.html").read_text()
