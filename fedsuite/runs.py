@@ -27,6 +27,8 @@ OUTSIDE = frozenset(
 )
 # Settings that follow from the algorithm unless they are typed.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
+# Labels whose values speak for themselves.
+PLAIN = frozenset("dataset data split detector setting model partition algo method variant".split())
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,7 @@ class Collection:
 
 def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
     """Name a column by its labels; those that do not speak for themselves with their key."""
-    plain = ("dataset", "setting", "model", "partition", "algo", "method", "variant")
-    parts = [str(labels[k]) if k in plain else f"{k} {labels[k]}" for k in columns if k in labels]
+    parts = [str(labels[k]) if k in PLAIN else f"{k} {labels[k]}" for k in columns if k in labels]
     return ", ".join(parts) or "all"
 
 

@@ -135,7 +135,8 @@ def results_table(collection: Collection, metric: str, better: str) -> Table | T
         for column in columns:
             cell = by_place[row, column]
             text = _ours(cell, most)
-            line.append(Bold(text) if cell.values and cell.mean == best[column] else text)
+            first = len(rows) > 1 and cell.values and cell.mean == best[column]
+            line.append(Bold(text) if first else text)
             if column in printed:
                 line += _theirs(cell)
         lines.append(line)
