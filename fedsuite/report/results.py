@@ -63,7 +63,7 @@ def value(run: Run, metric: str) -> float | None:
 
 def unit(metric: str) -> str:
     """Name a metric with its unit."""
-    words = metric.replace("_", " ").replace(".", " ")
+    words = metric.replace("_", " ").replace(".", " ").replace("tpr", "TPR").replace("fpr", "FPR")
     if is_share(metric):
         return f"{words} (%)" if metric != "smoothness" else f"{words} (points)"
     return words if "seconds" not in metric else f"{words} (s)"
