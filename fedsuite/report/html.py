@@ -27,7 +27,8 @@ nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
 .banner { background: var(--warn-panel); color: var(--warn); border-left: 4px solid;
   padding: .6rem .8rem; margin: .8rem 0; font-weight: 600; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; font-size: .9rem;
+  font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
