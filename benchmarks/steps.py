@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +69,19 @@ class Bench:
 
 
 def step_costs(
-    workload: Workload, data_root: Path, folder: Path, steps: int, seconds: float
+    workload: Workload,
+    data_root: Path,
+    folder: Path,
+    steps: int,
+    seconds: float,
+    names: Iterable[str] = tuple(registry.ALGORITHMS),
 ) -> list[StepCost]:
     """Time each algorithm against FedAvg, one right after the other, again and again."""
-    benches, failed = _prepare(workload, data_root, folder, steps)
+    configs = {
+        name: _config(name, workload, data_root, folder, steps)
+        for name in sorted(names, key=lambda n: (n != REFERENCE, n))
+    }
+    benches, failed = _prepare(configs)
     reference = benches[REFERENCE]
     costs = []
     for name, bench in benches.items():
@@ -87,14 +96,12 @@ def step_costs(
     return [*costs, *failed]
 
 
-def _prepare(
-    workload: Workload, data_root: Path, folder: Path, steps: int
-) -> tuple[dict[str, Bench], list[StepCost]]:
+def _prepare(configs: Mapping[str, RunConfig]) -> tuple[dict[str, Bench], list[StepCost]]:
     logging.getLogger("fedsuite").setLevel(logging.ERROR)
     benches, failed = {}, []
-    for name in sorted(registry.ALGORITHMS, key=lambda n: (n != REFERENCE, n)):
+    for name, config in configs.items():
         try:
-            benches[name] = Bench(_config(name, workload, data_root, folder, steps))
+            benches[name] = Bench(config)
         except Exception as error:  # one algorithm that cannot be timed does not hide the others
             failed.append(StepCost(name, error=f"{type(error).__name__}: {error}".split("\n")[0]))
     return benches, failed

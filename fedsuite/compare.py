@@ -54,7 +54,7 @@ def compare(
             continue
         rows = compare_column(collection, column, reference, metric)
         console.print(_table(rows, reference, metric))
-        for note in unequal(collection, column, reference):
+        for note in (*without(collection, column, metric), *unequal(collection, column, reference)):
             console.print(note, highlight=False)
     console.print(
         "The interval holds the true mean difference with 95 % confidence if differences over "
@@ -139,6 +139,18 @@ def unequal(collection: Collection, column: str, reference: str) -> list[str]:
                     "is wanted, set it for both."
                 )
     return notes
+
+
+def without(collection: Collection, column: str, metric: str) -> list[str]:
+    """Say which methods have no such number, and which they have instead."""
+    here = [row for row in collection.row_names() if collection.usable(row, column)]
+    silent = [row for row in here if not by_seed(collection, row, column, metric)]
+    if not silent:
+        return []
+    other = "personal_accuracy"
+    known = [row for row in silent if by_seed(collection, row, column, other)]
+    hint = f" --metric {other} compares them." if known and metric != other else ""
+    return [f"Without {metric.replace('_', ' ')}: {', '.join(silent)}.{hint}"]
 
 
 def draw(collection: Collection, column: str, console: Console) -> None:

@@ -27,6 +27,8 @@ OUTSIDE = frozenset(
 )
 # Settings that follow from the algorithm unless they are typed.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
+# Labels whose values speak for themselves.
+PLAIN = frozenset("dataset data split detector setting model partition algo method variant".split())
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,15 @@ class PaperNumber:
     value: float
     std: float | None
     source: str
+    metric: str
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Runs that belong together, and how their table is laid out."""
+    """Runs that belong together, and how their table is laid out.
+
+    ``also`` are further metrics to show, each with which is better, higher or lower.
+    """
 
     name: str
     title: str
@@ -132,9 +138,11 @@ class Collection:
     scale: str = ""
     metric: str = "final_accuracy"
     better: str = "higher"
+    also: Mapping[str, str] = field(default_factory=dict)
     rows: str = "method"
     columns: Sequence[str] = ("dataset",)
     command: str = ""
+    note: str = ""
     paper: Sequence[PaperNumber] = ()
     remarks: Sequence[str] = ()
 
@@ -159,6 +167,22 @@ class Collection:
         """Columns in the order of the runs."""
         return list(dict.fromkeys(self.column(run) for run in self.runs if run.labels))
 
+    def places(self, runs: Iterable[Run]) -> dict[str, dict[str, Any]]:
+        """Return the columns of these runs with their labels."""
+        return {
+            self.column(run): {name: run.labels.get(name) for name in self.columns}
+            for run in runs
+            if run.labels
+        }
+
+    def printed(self, metric: str, place: Mapping[str, Any]) -> PaperNumber | None:
+        """Return the number a paper prints for a place that these labels name, if it does."""
+        for number in self.paper:
+            here = all(str(number.labels.get(name)) == str(at) for name, at in place.items())
+            if here and number.metric == metric:
+                return number
+        return None
+
     def usable(self, row: str, column: str) -> list[Run]:
         """Return a cell's finished runs; if there are none, those with rounds so far."""
         here = [r for r in self.runs if r.labels and (self.row(r), self.column(r)) == (row, column)]
@@ -168,8 +192,7 @@ class Collection:
 
 def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
     """Name a column by its labels; those that do not speak for themselves with their key."""
-    plain = ("dataset", "setting", "model", "partition", "algo", "method", "variant")
-    parts = [str(labels[k]) if k in plain else f"{k} {labels[k]}" for k in columns if k in labels]
+    parts = [str(labels[k]) if k in PLAIN else f"{k} {labels[k]}" for k in columns if k in labels]
     return ", ".join(parts) or "all"
 
 
@@ -184,15 +207,25 @@ def open_collection(name: str, results_dir: str = "runs") -> Collection:
             "a suite's folder or a folder of runs."
         )
     folder = folder.absolute()
-    if (folder / MANIFEST).exists():
+    if is_suite(folder):
         return _suite(folder)
     if (folder / "config.json").exists():
-        runs = [read_run(folder)]
-    else:
-        runs = [read_run(path) for path in _folders(folder)]
+        return label(folder.name, [read_run(folder)])
+    suites = [path for path in _folders(folder) if is_suite(path)]
+    runs = [read_run(path) for path in _folders(folder) if path not in suites]
+    names = ", ".join(path.name for path in suites)
+    if not runs and suites:
+        raise UserError(f"{folder} holds no runs but suites: {names}. Give the folder of one.")
     if not runs:
         raise UserError(f"There are no runs in {folder}. Give a run or a folder of runs.")
-    return label(folder.name, runs)
+    collection = label(folder.name, runs)
+    left_out = [f"Suites have reports of their own and are left out: {names}."] if suites else []
+    return replace(collection, remarks=[*collection.remarks, *left_out])
+
+
+def is_suite(folder: Path) -> bool:
+    """Whether a folder holds a suite's runs."""
+    return (folder / MANIFEST).exists()
 
 
 def label(name: str, runs: Sequence[Run]) -> Collection:
@@ -263,9 +296,16 @@ def _suite(folder: Path) -> Collection:
             replace(read_run(folder / entry["name"]), labels=entry["labels"])
             for entry in document["runs"]
         ]
+        metric = document.get("metric", "final_accuracy")
         paper = [
-            PaperNumber(p["labels"], float(p["value"]), p.get("std"), p.get("source", ""))
-            for p in document.get("paper", ())
+            PaperNumber(
+                labels=p["labels"],
+                value=float(p["value"]),
+                std=p.get("std"),
+                source=p.get("source", ""),
+                metric=p.get("metric", metric),
+            )
+            for p in (*document.get("paper", ()), *document.get("paper_also", ()))
         ]
         known = {entry["name"] for entry in document["runs"]}
         others = [p for p in _folders(folder) if p.name not in known and _is_run(p)]
@@ -278,11 +318,13 @@ def _suite(folder: Path) -> Collection:
             title=document.get("title", document["name"]),
             runs=runs,
             scale=document.get("scale", ""),
-            metric=document.get("metric", "final_accuracy"),
+            metric=metric,
             better=document.get("better", "higher"),
+            also={a["metric"]: a["better"] for a in document.get("also", ())},
             rows=document["rows"],
             columns=tuple(document["columns"]),
             command=document.get("command", ""),
+            note=document.get("note", ""),
             paper=paper,
             remarks=[remark] if others else [],
         )

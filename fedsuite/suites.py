@@ -33,6 +33,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "rounds_to_target": ("rounds", "lower"),
     "compute_seconds_to_target": ("s", "lower"),
     "compute_seconds_per_round": ("s", "lower"),
+    "client_compute_seconds": ("s", "lower"),
     "freeloader_tpr": ("%", "higher"),
     "freeloader_fpr": ("%", "lower"),
 }

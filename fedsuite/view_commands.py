@@ -55,6 +55,11 @@ def _watch(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from fedsuite.record import find_run
+    from fedsuite.runs import is_suite
+    from fedsuite.settings import UserError
     from fedsuite.watch import watch
 
+    for folder in (Path(arguments.name), Path(arguments.results_dir) / arguments.name):
+        if is_suite(folder):
+            raise UserError(f"{folder} is a suite. Watch one of its runs: {folder}/RUN.")
     return watch(find_run(arguments.name, arguments.results_dir), Console(), arguments.once)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from fedsuite import registry
 from fedsuite.paper_numbers import Number, paper_numbers, sources
+from fedsuite.report.results import cells
+from fedsuite.runs import open_collection
+from fedsuite.suite_plan import manifest, plan_jobs
 from fedsuite.suites import METRICS, SCALES, Suite, read_suite
 from fedsuite.summary import summarise
 
@@ -34,7 +38,7 @@ def at_paper_scale() -> tuple[Suite, ...]:
 
 def test_every_table_and_figure_has_its_suite() -> None:
     wanted = {f"{paper}_{part}" for paper, parts in PAPERS.items() for part in parts}
-    assert {file.stem for file in FILES} == wanted | {"demo"}
+    assert {file.stem for file in FILES} == wanted | {"demo", "baselines_personal"}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,26 @@ def test_a_suite_stands_beside_each_number(source: str) -> None:
     assert any(all(number in numbers for number in printed) for numbers in shown.values())
     for suite in beside:
         assert any(n.metric in (suite.metric, *suite.also, "alpha") for n in shown[suite.name])
+
+
+@pytest.mark.parametrize(
+    ("file", "scale"), product(FILES, SCALES), ids=lambda value: getattr(value, "stem", value)
+)
+def test_a_report_shows_every_number_that_a_suite_has(
+    file: Path, scale: str, tmp_path: Path
+) -> None:
+    """Each stands in a cell of its metric; coefficients in the table of groups."""
+    suite = read_suite(file, scale)
+    jobs, _ = plan_jobs(suite, suite.plans, tmp_path, "")
+    (tmp_path / "suite.json").write_text(json.dumps(manifest(suite, jobs, "")))
+    collection = open_collection(str(tmp_path))
+    shown = [cell.paper for m in (suite.metric, *suite.also) for cell in cells(collection, m)]
+    places = collection.places(collection.runs).values()
+    groups = ("A", "B", "C", "freeloaders")
+    shown += [collection.printed("alpha", {**p, "group": g}) for p in places for g in groups]
+    seen = {(p.metric, p.source, *sorted(p.labels.items())) for p in shown if p is not None}
+    wanted = [n for n in suite.numbers() if n.metric in (suite.metric, *suite.also, "alpha")]
+    assert {(n.metric, n.source, *sorted(n.labels.items())) for n in wanted} == seen
 
 
 def test_there_are_as_many_numbers_as_the_tables_have_cells() -> None:

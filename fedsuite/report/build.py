@@ -8,8 +8,9 @@ from pathlib import Path
 from fedsuite.record import make_folder, write_atomically
 from fedsuite.report import curves, figures, html, markdown
 from fedsuite.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text
+from fedsuite.report.means import own_means
 from fedsuite.report.methods import what_it_saw
-from fedsuite.report.results import NONE, results_csv, results_table, runs_csv, unit, value
+from fedsuite.report.results import NONE, results_csv, results_tables, runs_csv, unit, value
 from fedsuite.report.split import label_split
 from fedsuite.runs import Collection, open_collection
 
@@ -41,12 +42,12 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
 def build(collection: Collection) -> Document:
     """Lay out the report."""
     sections = [
-        Section("Results", [*_in_short(collection), *results_table(collection)]),
+        Section("Results", [*_in_short(collection), *results_tables(collection)]),
         Section("Accuracy by round", curves.by_round(collection)),
         Section("Accuracy by compute time", curves.by_seconds(collection)),
         Section("Rounds and seconds to target", curves.to_target(collection)),
         Section("Accuracy of each client", curves.per_client(collection)),
-        Section("What the methods saw", what_it_saw(collection)),
+        Section("What the methods saw", [*own_means(collection), *what_it_saw(collection)]),
         Section("Who had which labels", label_split(collection)),
         Section("Bytes moved", curves.bytes_moved(collection)),
         Section("Runs", _runs(collection)),
@@ -71,7 +72,8 @@ def _in_short(collection: Collection) -> list[Block]:
     said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     total = len(collection.runs)
     blocks: list[Block] = [Text(f"{total} run{'s' if total != 1 else ''}: {said}.")]
-    return blocks + [Text(remark) for remark in collection.remarks]
+    notes = [collection.note] if collection.note else []
+    return blocks + [Text(remark) for remark in (*notes, *collection.remarks)]
 
 
 def _runs(collection: Collection) -> list[Block]:

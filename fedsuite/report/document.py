@@ -29,11 +29,12 @@ class Code:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first column names the rows."""
+    """A table; the first column names the rows. It needs a title only beside others."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ main { max-width: 68rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
   border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
 a { color: var(--link); }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
 .banner { background: var(--warn-panel); color: var(--warn); border-left: 4px solid;
   padding: .6rem .8rem; margin: .8rem 0; font-weight: 600; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; font-size: .9rem;
+  font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
@@ -99,9 +101,10 @@ def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
     rows = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     caption = f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
+    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>'
-        f"</div>{caption}"
+        f'{title}<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{rows}</tbody></table></div>{caption}"
     )
 
 

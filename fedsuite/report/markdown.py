@@ -31,7 +31,8 @@ def table(block: Table) -> str:
     """Write a table."""
     lines = [block.headings, ["---", *["---:"] * (len(block.headings) - 1)], *block.rows]
     text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-    return f"{text}\n\n{block.caption}" if block.caption else text
+    title = f"**{block.title}**" if block.title else ""
+    return "\n\n".join(part for part in (title, text, block.caption) if part)
 
 
 def _cell(text: str) -> str:

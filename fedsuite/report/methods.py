@@ -29,6 +29,10 @@ GROUPS = {
     "honest": Style(BLUE, "-", "o"),
     "freeloaders": Style(RED, "-.", "X"),
 }
+COUPLINGS = {
+    "reliability and accuracy": "reliability_coupling",
+    "weight and accuracy": "contribution_coupling",
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def what_it_saw(collection: Collection) -> list[Block]:
 
 def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]) -> list[Picture]:
     algo = str(runs[0].config["algo"])
-    lines = {run.name: _trained(run) for run in runs}
+    lines = {run.name: trained(run) for run in runs}
     recorded = {key for rows in lines.values() for r in rows for key in r}
     views: Sequence[View] = VIEWS.get(algo) or [
         View(name, name.replace("_", " "), name.replace("_", " "))
@@ -120,7 +124,8 @@ def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]
     return pictures
 
 
-def _trained(run: Run) -> list[Row]:
+def trained(run: Run) -> list[Row]:
+    """Return the lines of clients that trained, round by round."""
     return [r for r in run.clients() if r.get("phase") == "train" and r.get("status") == "ok"]
 
 
@@ -190,13 +195,9 @@ def _couplings(
     place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
 ) -> list[Picture]:
     """Draw FedBaC's rank correlations by round, the mean of seeds."""
-    looks = {
-        "reliability and accuracy": Style(GREEN, "-", "D"),
-        "weight and accuracy": Style(SKY, "--", "o"),
-    }
+    looks = dict(zip(COUPLINGS, (Style(GREEN, "-", "D"), Style(SKY, "--", "o")), strict=True))
     series: dict[str, figures.Line] = {}
-    fields = ("reliability_coupling", "contribution_coupling")
-    for label, field in zip(looks, fields, strict=True):
+    for label, field in COUPLINGS.items():
         tables = [dict(run.curve(field)) for run in runs if run.curve(field)]
         if tables:
             rounds = sorted(set.intersection(*(set(table) for table in tables)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsuite.report.document import Block, Bold, Table, Text
-from fedsuite.runs import Collection, PaperNumber, Run, column_name
+from fedsuite.runs import Collection, PaperNumber, Run
 from fedsuite.spread import deviation, mean
 
 NONE = "–"
@@ -31,6 +31,7 @@ class Cell:
     runs: int
     labels: Mapping[str, Any]
     paper: PaperNumber | None
+    metric: str
 
     @property
     def mean(self) -> float | None:
@@ -46,7 +47,8 @@ class Cell:
 def is_share(metric: str) -> bool:
     """Whether a metric is a fraction, shown in per cent."""
     name = metric.split(".")[0]
-    return name.endswith(("accuracy", "_tpr", "_fpr")) or name.startswith("personal_")
+    ends = ("accuracy", "_tpr", "_fpr", "smoothness")
+    return name.endswith(ends) or name.startswith("personal_")
 
 
 def value(run: Run, metric: str) -> float | None:
@@ -61,27 +63,23 @@ def value(run: Run, metric: str) -> float | None:
 
 def unit(metric: str) -> str:
     """Name a metric with its unit."""
-    words = metric.replace("_", " ").replace(".", " ")
+    words = metric.replace("_", " ").replace(".", " ").replace("tpr", "TPR").replace("fpr", "FPR")
     if is_share(metric):
-        return f"{words} (%)"
+        return f"{words} (%)" if metric != "smoothness" else f"{words} (points)"
     return words if "seconds" not in metric else f"{words} (s)"
 
 
 def cells(collection: Collection, metric: str = "") -> list[Cell]:
     """Return every cell of the table, by rows."""
     metric = metric or collection.metric
-    papers = {
-        (str(p.labels.get(collection.rows)), column_name(p.labels, collection.columns)): p
-        for p in collection.paper
-    }
-    settings = {collection.column(run): run.labels for run in collection.runs if run.labels}
+    settings = collection.places(collection.runs)
     found = []
     for row in collection.row_names():
         for column in collection.column_names():
             runs = [run for run in collection.usable(row, column) if run.done]
             values = [v for run in runs if (v := value(run, metric)) is not None]
-            paper = papers.get((row, column)) if metric == collection.metric else None
-            found.append(Cell(row, column, values, len(runs), settings[column], paper))
+            paper = collection.printed(metric, settings[column] | {collection.rows: row})
+            found.append(Cell(row, column, values, len(runs), settings[column], paper, metric))
     return found
 
 
@@ -93,20 +91,43 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return text if sd is None else f"{text} ± {sd:.{digits}f}"
 
 
-def results_table(collection: Collection) -> list[Block]:
-    """Return the table, or the sentence that says why there is none."""
-    table = cells(collection)
+def digits(metric: str) -> int:
+    """Say how many decimals a metric is worth: a round's seconds are few, rounds are whole."""
+    return {"compute_seconds_per_round": 3, "rounds_to_target": 1}.get(metric, 2)
+
+
+def results_tables(collection: Collection) -> list[Block]:
+    """Return a table of the metric, and of each further one that a finished run has.
+
+    The way to the target has a section of its own, and a table here only beside the paper's.
+    """
+    blocks = [results_table(collection, collection.metric, collection.better)]
+    for metric, better in collection.also.items():
+        printed = any(cell.paper for cell in cells(collection, metric))
+        if printed or not metric.endswith("_to_target"):
+            blocks.append(results_table(collection, metric, better))
+    tables = [block for block in blocks if isinstance(block, Table)]
+    if len(tables) > 1:
+        return [replace(table, title=_sentence(table.caption.split(",")[0])) for table in tables]
+    return [*tables] or [blocks[0]]
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def results_table(collection: Collection, metric: str, better: str) -> Table | Text:
+    """Return the table of a metric, or the sentence that says why there is none."""
+    table = cells(collection, metric)
     if not any(cell.values for cell in table):
-        return [Text(f"No finished run has a {collection.metric.replace('_', ' ')} yet.")]
+        return Text(f"No finished run has a {metric.replace('_', ' ')} yet.")
     columns, rows = collection.column_names(), collection.row_names()
     printed = {cell.column for cell in table if cell.paper}
     by_place = {(cell.row, cell.column): cell for cell in table}
     headings = [collection.rows]
     for column in columns:
         headings += [column, *(["paper", "difference"] if column in printed else [])]
-    best = {
-        column: _best(collection, [c for c in table if c.column == column]) for column in columns
-    }
+    best = {column: _best(better, [c for c in table if c.column == column]) for column in columns}
     most = max(len(cell.values) for cell in table)
     lines = []
     for row in rows:
@@ -114,40 +135,48 @@ def results_table(collection: Collection) -> list[Block]:
         for column in columns:
             cell = by_place[row, column]
             text = _ours(cell, most)
-            line.append(Bold(text) if cell.values and cell.mean == best[column] else text)
+            first = len(rows) > 1 and cell.values and cell.mean == best[column]
+            line.append(Bold(text) if first else text)
             if column in printed:
                 line += _theirs(cell)
         lines.append(line)
-    return [Table(headings, lines, _caption(collection, most, bool(printed)))]
+    return Table(headings, lines, _caption(collection, table, better))
 
 
-def _best(collection: Collection, column: Sequence[Cell]) -> float | None:
+def _best(better: str, column: Sequence[Cell]) -> float | None:
     means = [cell.mean for cell in column if cell.mean is not None]
-    return (min if collection.better == "lower" else max)(means, default=None)
+    return (min if better == "lower" else max)(means, default=None)
 
 
 def _ours(cell: Cell, most: int) -> str:
     if not cell.values:
         return f"none of {cell.runs}" if cell.runs else NONE
     few = len(cell.values) < most or len(cell.values) < cell.runs
-    return spread(cell.values) + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
+    text = spread(cell.values, digits(cell.metric))
+    return text + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
 
 
 def _theirs(cell: Cell) -> list[str]:
-    if cell.paper is None:
+    return theirs(cell.paper, cell.mean, digits(cell.metric))
+
+
+def theirs(paper: PaperNumber | None, ours: float | None, decimals: int) -> list[str]:
+    """Write a paper's number, and ours less the paper's."""
+    if paper is None:
         return [NONE, NONE]
-    std = f" ± {cell.paper.std:.2f}" if cell.paper.std is not None else ""
-    difference = NONE if cell.difference is None else f"{cell.difference:+.2f}"
-    return [f"{cell.paper.value:.2f}{std}", difference]
+    std = f" ± {paper.std:.{decimals}f}" if paper.std is not None else ""
+    difference = NONE if ours is None else f"{ours - paper.value:+.{decimals}f}"
+    return [f"{paper.value:.{decimals}f}{std}", difference]
 
 
-def _caption(collection: Collection, most: int, printed: bool) -> str:
+def _caption(collection: Collection, table: Sequence[Cell], better: str) -> str:
+    most = max(len(cell.values) for cell in table)
     seeds = f"mean ± sample standard deviation over {most} seeds" if most > 1 else "one seed"
-    parts = [f"{unit(collection.metric)}, {seeds}; {collection.better} is better, best in bold."]
-    if any(0 < len(c.values) < max(most, c.runs) for c in cells(collection)):
+    parts = [f"{unit(table[0].metric)}, {seeds}; {better} is better, best in bold."]
+    if any(0 < len(c.values) < max(most, c.runs) for c in table):
         parts.append("“(1 of 2)” is how many seeds a cell has.")
-    if printed:
-        sources = dict.fromkeys(p.source for p in collection.paper if p.source)
+    sources = dict.fromkeys(c.paper.source for c in table if c.paper and c.paper.source)
+    if any(cell.paper for cell in table):
         parts.append(f"Paper: {'; '.join(sources)}. Difference: ours less the paper's.")
     if collection.small:
         parts.append("Small scale: not comparable with the paper as it stands.")
@@ -159,13 +188,13 @@ def results_csv(collection: Collection) -> str:
     names = [collection.rows, *collection.columns]
     head = [*names, "metric", "scale", "seeds", "mean", "std", "paper", "paper_std", "difference"]
     lines: list[list[Any]] = [[*head, "source"]]
-    for cell in cells(collection):
+    for cell in (c for m in (collection.metric, *collection.also) for c in cells(collection, m)):
         labels = {**cell.labels, collection.rows: cell.row}
         paper = cell.paper
         lines.append(
             [
                 *(labels.get(name, "") for name in names),
-                unit(collection.metric),
+                unit(cell.metric),
                 collection.scale,
                 len(cell.values),
                 _number(cell.mean),

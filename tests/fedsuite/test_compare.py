@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,20 @@ def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(tmp_path / "a"), str(tmp_path / "b")], "runs", console)
     assert "client-test-fraction=0.25" in console.export_text()
+
+
+def test_methods_without_the_metric_are_named(tmp_path: Path) -> None:
+    for name, algo in (("a", "fedavg"), ("b", "fedprox"), ("c", "local")):
+        folder = write_run(tmp_path, name, algo, [0.1, 0.5])
+        if algo == "local":
+            summary = json.loads((folder / "summary.json").read_text()) | {"final_accuracy": None}
+            (folder / "summary.json").write_text(json.dumps(summary))
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path)], "runs", console)
+    said = "Without final accuracy: local. --metric personal_accuracy compares them."
+    assert said in console.export_text()
+    compare([str(tmp_path)], "runs", console, metric="personal_accuracy")
+    assert "Without" not in console.export_text()
 
 
 def test_every_setting_has_a_reference_of_its_own(runs: Path) -> None:

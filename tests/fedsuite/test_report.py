@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,9 +14,12 @@ import pytest
 from records import write_run
 
 from fedsuite.cli import main
+from fedsuite.config import parse
+from fedsuite.record import RunRecord
 from fedsuite.report.build import make_report
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.document import Table, Text
+from fedsuite.report.means import own_means
 from fedsuite.report.results import results_table
 from fedsuite.report.split import label_split
 from fedsuite.report.style import FIXED, styles
@@ -32,6 +37,68 @@ def test_the_table_by_hand(report: Path) -> None:
     assert rows["taco"]["dataset"] == "digits" and rows["taco"]["seeds"] == "2"
     assert rows["fedavg"]["paper"] == "" and rows["fedavg"]["scale"] == "small"
     assert len(list(csv.DictReader((report / "runs.csv").open()))) == 12
+
+
+def test_further_metrics_stand_beside_their_own_numbers(suite: Path, tmp_path: Path) -> None:
+    """TACO reaches 60 % in round 2 of both seeds, the paper in 3.5; FedAvg never does."""
+    shutil.copytree(suite, tmp_path / "suite")
+    manifest = json.loads((tmp_path / "suite" / "suite.json").read_text())
+    place = {"algo": "taco", "dataset": "digits"}
+    number = {"metric": "rounds_to_target", "labels": place, "value": 3.5, "source": "Table V"}
+    manifest |= {"also": [{"metric": "rounds_to_target", "better": "lower"}], "note": "Mind it."}
+    manifest["paper_also"] = [number]
+    (tmp_path / "suite" / "suite.json").write_text(json.dumps(manifest))
+    make_report(str(tmp_path / "suite"), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| taco | **2.0 ± 0.0** | 3.5 | -1.5 |" in text and "| fedavg | none of 2 |" in text
+    assert "lower is better, best in bold. Paper: Table V." in text and "\n\nMind it.\n" in text
+    assert "| taco | 63.00 ± 1.41 | 60.00 ± 0.50 | +3.00 |" in text
+    rows = list(csv.DictReader((tmp_path / "out" / "results.csv").open()))
+    taco = {row["metric"]: row for row in rows if row["algo"] == "taco"}
+    assert taco["final accuracy (%)"]["difference"] == "3.0000"
+    assert taco["rounds to target"]["difference"] == "-1.5000"
+
+
+def test_coefficients_of_groups_by_hand(tmp_path: Path) -> None:
+    """Clients 0 to 3 are A, B, C and a freeloader; round 2 has 0.2 client + 0.1 seed.
+
+    Over seeds 1 and 2 that is 0.15, 0.35, 0.55 and 0.75, each ± 0.1 / sqrt(2) = 0.07. Round 1 has
+    0.9, which is given to it and left out.
+    """
+    entries = []
+    for seed in (1, 2):
+        options = {"seed": seed, "partition": "groups", "freeloaders": "1"}
+        folder = write_run(tmp_path / "mine", f"taco-s{seed}", "taco", [0.1, 0.4, 0.6], **options)
+        rows = [json.loads(line) for line in (folder / "clients.jsonl").read_text().splitlines()]
+        for row in rows:
+            late = row["round"] > 1
+            row["alpha"] = 0.2 * row["client"] + 0.1 * seed if late else 0.9
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "clients.jsonl").write_text(lines)
+        labels = {"algo": "taco", "dataset": "FMNIST", "seed": seed}
+        entries.append({"name": folder.name, "labels": labels, "key": folder.name})
+    number = {"metric": "alpha", "labels": {"group": "A", "dataset": "FMNIST"}, "value": 0.18}
+    manifest = {"name": "mine", "rows": "algo", "columns": ["dataset"], "runs": entries}
+    manifest["paper_also"] = [number | {"std": 0.09, "source": "Table II"}]
+    (tmp_path / "mine" / "suite.json").write_text(json.dumps(manifest))
+    (table,) = own_means(open_collection(str(tmp_path / "mine")))
+    assert [list(row) for row in table.rows] == [
+        ["taco", "A", "0.15 ± 0.07", "0.18 ± 0.09", "-0.03"],
+        ["taco", "B", "0.35 ± 0.07", "–", "–"],
+        ["taco", "C", "0.55 ± 0.07", "–", "–"],
+        ["taco", "freeloaders", "0.75 ± 0.07", "–", "–"],
+    ]
+
+
+def test_couplings_are_those_of_the_later_half(tmp_path: Path) -> None:
+    """Rounds 3 and 4 of four: (0.3 + 0.5) / 2."""
+    folder = write_run(tmp_path, "one", "fedbac", [0.1, 0.2, 0.3, 0.4, 0.5])
+    rows = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    for row, coupling in zip(rows, (None, 0.9, 0.9, 0.3, 0.5), strict=True):
+        row |= {"reliability_coupling": coupling}
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (table,) = own_means(open_collection(str(folder)))
+    assert list(table.rows[0]) == ["fedbac", "reliability and accuracy", "0.40"]
 
 
 def test_all_sections_are_filled(report: Path) -> None:
@@ -94,10 +161,15 @@ def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (runs / "hollow").mkdir()
     (runs / "cut").mkdir()
     (runs / "cut" / "config.json").write_text("{")
+    live = parse({"results-dir": str(runs), "run-name": "live", "algo": "fedbac"})
+    record = RunRecord.create(live, {"engine": "inline"})
+    record.add_round({"round": 0, "accuracy": 0.1, "wall_seconds": 0.1}, [])
     assert main(["report", str(runs), "-o", str(tmp_path / "out")]) == 0
     assert str(tmp_path / "out" / "index.html") in capsys.readouterr().out
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "5 runs: 1 broken, 1 empty, 1 failed, 1 finished, 1 not finished." in text
+    record.close()
+    states = "1 broken, 1 empty, 1 failed, 1 finished, 1 not finished, 1 running"
+    assert f"6 runs: {states}." in text and f"0 of {live.num_rounds} rounds" in text
     assert "no room left" in text and "holds nothing" in text and "not valid JSON" in text
     assert "| fedavg | **50.00** |" in text and "| taco | – |" in text
     assert "taco (not finished)" in (tmp_path / "out" / "index.html").read_text()
@@ -159,7 +231,7 @@ def test_a_missing_run_leaves_the_paper_standing(suite: Path) -> None:
     collection = open_collection(str(suite))
     absent = [Run(r.folder, "not started", labels=r.labels) for r in collection.runs]
     kept = [a if "taco" in a.name else r for a, r in zip(absent, collection.runs, strict=True)]
-    (table,) = results_table(dataclasses.replace(collection, runs=kept))
+    table = results_table(dataclasses.replace(collection, runs=kept), "final_accuracy", "higher")
     assert isinstance(table, Table)
     row = next(row for row in table.rows if row[0] == "taco")
     assert list(row) == ["taco", "–", "60.00 ± 0.50", "–"]

@@ -89,6 +89,16 @@ def test_a_broken_manifest_is_a_sentence(tmp_path: Path, text: str) -> None:
         open_collection(str(tmp_path))
 
 
+def test_suites_beside_runs_are_left_out_and_named(tmp_path: Path) -> None:
+    write_suite(tmp_path / "demo")
+    with pytest.raises(UserError, match="holds no runs but suites: demo"):
+        open_collection(str(tmp_path))
+    write_run(tmp_path, "alone", "fedavg", [0.1, 0.5])
+    collection = open_collection(str(tmp_path))
+    assert [run.name for run in collection.runs] == ["alone"]
+    assert collection.remarks == ["Suites have reports of their own and are left out: demo."]
+
+
 def test_a_folder_without_runs_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There are no runs"):
         open_collection(str(tmp_path))

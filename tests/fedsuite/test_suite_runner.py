@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from processes import kill_tree, lines_in, start
+from processes import kill_tree, kill_when, lines_in, start
 from rich.console import Console
 
 from fedsuite import suite_runner
 from fedsuite.cli import main
 from fedsuite.config import parse
 from fedsuite.inline import run_inline
-from fedsuite.record import read_document, read_lines
+from fedsuite.record import read_document, read_lines, write_json
 from fedsuite.settings import UserError
 from fedsuite.suite_plan import plan_jobs
 from fedsuite.suite_view import Run, View
@@ -143,6 +144,53 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     values = {k: v for k, v in config.items() if k not in ("meta", "run-id")}
     alone = run_inline(parse(values | {"run-name": "alone", "results-dir": "alone"}))
     assert contents(folder) == contents(alone)
+
+
+def test_a_killed_suite_gives_the_report_of_one_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte by byte: the page, its figures and its tables, once all times are the same."""
+    reports = []
+    for place in ("killed", "whole"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        write("mine", ["taco", "fedadw"], rounds=60)
+        if place == "killed":
+            assert kill_midway(), "it was over before it could be killed"
+        assert main(["suite", "mine.toml"]) == 0
+        for folder in run_folders("mine"):
+            same_times(folder)
+        assert main(["report", "runs/mine", "-o", "report"]) == 0
+        files = sorted(path for path in Path("report").rglob("*") if path.is_file())
+        reports.append({str(path): path.read_bytes() for path in files})
+    killed, whole = reports
+    assert killed.keys() == whole.keys() and len(whole) > 10
+    assert [name for name in whole if killed[name] != whole[name]] == []
+
+
+def kill_midway() -> bool:
+    """Start the suite and ``kill -9`` it and its runs when each has a few rounds."""
+
+    def few_rounds() -> bool:
+        folders = run_folders("mine") if Path("runs/mine/suite.json").exists() else []
+        seen = [lines_in(folder / "history.jsonl") for folder in folders]
+        return bool(seen) and max(seen) > 5
+
+    kill_when(start(["suite", "mine.toml"], Path.cwd()), few_rounds, delay=0.0)
+    ended = [(folder / "summary.json").exists() for folder in run_folders("mine")]
+    return few_rounds() and not all(ended)
+
+
+def same_times(folder: Path) -> None:
+    """Set every time a run recorded to one second."""
+
+    def still(row: dict[str, Any]) -> dict[str, Any]:
+        return {k: 1.0 if "seconds" in k and v is not None else v for k, v in row.items()}
+
+    for name in ("history.jsonl", "clients.jsonl"):
+        rows = [json.dumps(still(row)) for row in read_lines(folder / name)]
+        (folder / name).write_text("\n".join(rows) + "\n")
+    write_json(folder / "summary.json", still(read_document(folder / "summary.json")))
 
 
 def test_the_small_scale_is_named_in_every_output(

@@ -46,6 +46,13 @@ def test_once_shows_how_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "fedsuite resume" in capsys.readouterr().out
 
 
+def test_a_suite_is_not_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "suite.json").write_text("{}")
+    assert main(["watch", "demo", "--results-dir", str(tmp_path)]) == 2
+    assert "is a suite. Watch one of its runs" in capsys.readouterr().err
+
+
 def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     record = begin(tmp_path)
 
