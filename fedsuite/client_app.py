@@ -130,7 +130,7 @@ def query(message: Message, context: Context) -> Message:
     if "refusal" in config:
         log.error("The server says: %s.", config["refusal"])
         answer: dict[str, Any] = {}
-    elif "run-dir" not in config:
+    elif not _is_simulated(context, config):
         answer = _introduce(context, str(config["run"]))
     else:
         with threads(1):
@@ -183,22 +183,28 @@ def _answer(message: Message, context: Context, method: str) -> Message:
                 results.append(getattr(worker, method)(client, order))
         except Exception as error:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            if "run-dir" not in order.config:
+            if not _is_simulated(context, order.config):
                 log.error("client %d: %s", number, reason)
             results.append(wire.Result(number, error=reason[-wire.MAX_REASON :]))
     return Message(wire.write_results(results), reply_to=message)
 
 
+def _is_simulated(context: Context, order: Mapping[str, Any]) -> bool:
+    """Say whether the run's folder is here too; a node with data of its own is never simulated."""
+    return "run-dir" in order and not {"data-path", "state-dir"} & set(context.node_config)
+
+
 def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
     """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
-    if "run-dir" in order:
+    if _is_simulated(context, order):
         return worker_for(str(order["run"])), Path(str(order["run-dir"])) / "clients"
     place, config = read_place(context.node_config), from_json(str(order["run"]))
     run_id = str(order["run-id"])
     if not run_id.isalnum():
         raise UserError(f"run-id = '{run_id}' is not possible.")
     state = place.state_dir / run_id
-    make_private(state)
+    for folder in (place.state_dir, state):
+        make_private(folder)
     return Worker(config, open_place(place, config, order, number)), state / "clients"
 
 

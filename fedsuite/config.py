@@ -278,7 +278,7 @@ def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
     if config.min_train_clients > config.num_clients:
         raise UserError(
             f"min-train-clients = {config.min_train_clients} is not possible with num-clients = "
-            f"{config.num_clients}: use at most {config.num_clients}."
+            f"{config.num_clients}: use at most {config.num_clients}, or raise num-clients too."
         )
     if config.stop_at_target and config.target_accuracy == 0:
         raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")

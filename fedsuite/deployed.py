@@ -6,12 +6,15 @@ do: every node is one client, and where nodes own their data the server learns i
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsuite import registry
@@ -19,7 +22,7 @@ from fedsuite.checkpoint import Checkpoint
 from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse
 from fedsuite.record import write_atomically
 from fedsuite.settings import UserError
-from strategies.members import OWN, Answer, Members
+from strategies.members import OWN, Answer, Members, pull
 from tasks.own_data import Description, Schema, agree, read_description, read_schema
 from tasks.own_task import server_task
 from tasks.task import Task, open_task
@@ -28,6 +31,7 @@ log = logging.getLogger("fedsuite")
 SIMULATION = "flwr-simulation"
 SCHEMA = "schema.json"
 MODELS = {"image": "cnn2", "tabular": "mlp"}
+POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,13 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
     known: Mapping[str, Any] = checkpoint.strategy if checkpoint is not None else {}
     path = folder / SCHEMA
     schema = read_schema(path.read_text()) if config.resume and path.exists() else None
-    members = Members({"run": config.to_json()}, known.get("members"), _checker(config, schema))
+    members = Members(
+        {"run": without_paths(config).to_json()},
+        known.get("members"),
+        _checker(schema),
+        form_in_words,
+        config.num_clients if config.resume and schema is None else 0,
+    )
     log.info("waiting for at least %d nodes", config.min_train_clients)
     members.gather(grid, config.min_train_clients, config.round_timeout)
     if members.kind != OWN:
@@ -80,7 +90,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         return Scene(config, open_task(config.task), members, {"data": members.kind})
     if schema is None:
         schema = agree(config.dataset, config.label_column, _descriptions(members))
-        members.check = _checker(config, schema)
+        members.check = _checker(schema)
     log.info("%d classes, inputs %s", len(schema.classes), schema.data_shape.input_shape)
     count = len(known["members"]) if known.get("members") else members.count
     return own_scene(settled(config, num_clients=count), schema, members)
@@ -105,6 +115,33 @@ def own_scene(config: RunConfig, schema: Schema, members: Members) -> Scene:
     return Scene(config, task, members, {"data": OWN, "schema": schema.to_json()})
 
 
+def without_paths(config: RunConfig) -> RunConfig:
+    """Return the settings as nodes may know them: without the server's own folders."""
+    own = dataclasses.replace(config, results_dir="", server_data="")
+    return dataclasses.replace(own, data_root="") if config.partition == OWN else own
+
+
+def exchange(grid: Grid, messages: list[Message], seconds: float) -> list[Message]:
+    """Send messages and wait for their replies, so long at the most."""
+    numbers = grid.push_messages(messages)
+    waiting = {
+        number: message.metadata.dst_node_id
+        for number, message in zip(numbers, messages, strict=True)
+        if number
+    }
+    replies: list[Message] = []
+    deadline = time.monotonic() + seconds
+    while waiting:
+        for number, node in list(waiting.items()):
+            for reply in pull(grid, number, node):
+                del waiting[number]
+                replies.append(reply)
+        if not waiting or time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return replies
+
+
 def settled(config: RunConfig, **changes: Any) -> RunConfig:
     """Change settings and check them all once more."""
     return parse(config.flat() | {name.replace("_", "-"): v for name, v in changes.items()})
@@ -117,7 +154,16 @@ def _descriptions(members: Members) -> dict[str, Description]:
     }
 
 
-def _checker(config: RunConfig, schema: Schema | None) -> Any:
+def form_in_words(answer: Answer) -> str:
+    """Say what rows a node has."""
+    description = read_description(answer.description)
+    if description.kind == "image":
+        return "images"
+    numbers, words = sorted(description.numbers), sorted(description.categories)
+    return f"columns of numbers {numbers} and of words {words}"
+
+
+def _checker(schema: Schema | None) -> Callable[[Answer], str]:
     """Return what looks at a newcomer's description; before anything is agreed, at its form."""
 
     def check(answer: Answer) -> str:
@@ -132,8 +178,11 @@ def _checker(config: RunConfig, schema: Schema | None) -> Any:
         strange = sorted(set(description.classes) - set(schema.classes))
         if strange:
             return f"it has the class '{strange[0]}', which the others did not agree on"
-        wanted = {*schema.scales, *schema.categories} if schema.kind == "tabular" else set()
-        missing = sorted(wanted - {*description.numbers, *description.categories})
-        return f"it has no column '{missing[0]}'" if missing else ""
+        if schema.kind != "tabular":
+            return ""
+        missing = sorted(set(schema.scales) - set(description.numbers))
+        missing += sorted(set(schema.categories) - {*description.numbers, *description.categories})
+        kind = "of numbers " * bool(missing and missing[0] in schema.scales)
+        return f"it has no column {kind}'{missing[0]}'" if missing else ""
 
     return check

@@ -120,7 +120,7 @@ def open_partition(place: Place, config: RunConfig) -> Task:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user reads."""
+    """Make a folder that only this user reads; one that is there stays as it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -9,18 +9,19 @@ import dataclasses
 import logging
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 from torch import nn
 
 from fedsuite import registry, seeds
 from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.config import RunConfig, params_of
-from fedsuite.deployed import Scene, gather, is_deployed
+from fedsuite.deployed import Scene, exchange, gather, is_deployed, without_paths
 from fedsuite.record import (
     META,
     RunRecord,
@@ -170,7 +171,7 @@ class Server:
             personal_eval=config.personal_eval == "on",
             plain_sgd=config.optimizer == "sgd" and not config.momentum,
             introduction={
-                "run": config.to_json(),
+                "run": (config if members is None else without_paths(config)).to_json(),
                 "run-id": self.record.run_id,
                 **({"run-dir": str(self.record.folder)} if members is None else self.scene.told),
             },
@@ -184,16 +185,21 @@ class Server:
         strategy, timeout = self.strategy, self.config.round_timeout
         self._welcome()
         orders = strategy.configure_train(self.round, strategy.arrays(), ConfigRecord(), self.grid)
-        replies = self.grid.send_and_receive(orders, timeout=timeout)
+        replies = self._exchange(orders, timeout)
         strategy.aggregate_train(self.round, replies)
         self._stop_if_hopeless()
         questions = list(
             strategy.configure_evaluate(self.round, strategy.arrays(), ConfigRecord(), self.grid)
         )
         if questions:
-            answers = self.grid.send_and_receive(questions, timeout=timeout)
+            answers = self._exchange(questions, timeout)
             strategy.aggregate_evaluate(self.round, answers)
         self._close_round(strategy.outcome, started)
+
+    def _exchange(self, messages: Iterable[Message], seconds: float) -> Iterable[Message]:
+        if self.scene.members is None:
+            return self.grid.send_and_receive(messages, timeout=seconds)
+        return exchange(self.grid, list(messages), seconds)
 
     def _close_round(self, outcome: Outcome, started: float) -> None:
         """Evaluate, record, checkpoint."""

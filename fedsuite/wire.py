@@ -31,6 +31,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 MAX_METRICS = 256
 MAX_REASON = 4000
 MAX_DIGITS = 9
+MAX_NAME = 100
 
 
 class WireError(ValueError):
@@ -75,9 +76,13 @@ def unpack(array: Array) -> np.ndarray:
     if dtype.kind != "f" or (fortran and len(shape) > 1):
         raise WireError(f"expected floating-point numbers in C order, got dtype {dtype}")
     start = stream.tell()
-    if len(array.data) - start != math.prod(shape) * dtype.itemsize:
+    size = math.prod(shape) * dtype.itemsize
+    if any(length < 0 for length in shape) or len(array.data) - start != size:
         raise WireError(f"{len(array.data) - start} bytes do not hold shape {shape} of {dtype}")
-    return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
+    try:
+        return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
+    except (ValueError, OverflowError) as error:
+        raise WireError(f"shape {shape} is not possible: {error}") from None
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -146,6 +151,8 @@ def read_result(content: RecordDict, client: int) -> Result:
         return Result(client, error="the node's reply has no result for this client")
     if len(metrics) > MAX_METRICS:
         return Result(client, error=f"{len(metrics)} metrics, more than {MAX_METRICS}")
+    if any(len(name) > MAX_NAME for name in metrics):
+        return Result(client, error=f"a metric's name is longer than {MAX_NAME} characters")
     try:
         arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})

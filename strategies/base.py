@@ -84,7 +84,9 @@ class BaseStrategy(Strategy):
 
     def state(self) -> dict[str, Any]:
         """Return all that must survive a restart: arrays, and scalars JSON can hold."""
-        return {"expelled": sorted(self.expelled), "members": dict(self.roster.numbers)}
+        count = self.federation.num_clients
+        members = {name: c for name, c in self.roster.numbers.items() if c < count}
+        return {"expelled": sorted(self.expelled), "members": members}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
@@ -201,7 +203,8 @@ class BaseStrategy(Strategy):
         accuracy = correct / total
         for result, value in zip(valid, accuracy, strict=True):
             own = {"phase": "evaluate", "client": result.client, "status": "ok"}
-            self.outcome.rows.append(own | {"accuracy": float(value)} | _snake(result.metrics))
+            score = own | {"accuracy": float(value)}
+            self.outcome.rows.append(score | _snake(result.metrics) | score)
         scores = {
             "personal_accuracy": float(correct.sum() / total.sum()),
             "personal_mean": float(accuracy.mean()),
@@ -348,7 +351,7 @@ class BaseStrategy(Strategy):
         for index, result in enumerate(valid):
             extra = {name: float(values[index]) for name, values in round.per_client.items()}
             row = {"phase": "train", "client": result.client, "status": "ok"}
-            row |= _snake(result.metrics) | {"upload_bytes": uploads[result.client]}
+            row |= _snake(result.metrics) | row | {"upload_bytes": uploads[result.client]}
             self.outcome.rows.append(row | extra)
 
     def _reject(self, phase: str, client: int, reason: str) -> None:
@@ -364,4 +367,5 @@ class BaseStrategy(Strategy):
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name.replace("-", "_"): value for name, value in metrics.items()}
+    """Return what a client says of itself, as the record spells it; the round is not its to say."""
+    return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flwr.app import ArrayRecord, Message, MessageType
+import httpx
+from flwr.app import ArrayRecord, Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from fedsuite import wire
@@ -26,6 +28,7 @@ SETTLE_SECONDS = 5.0
 LATE_SECONDS = 60.0
 QUERY_SECONDS = 300.0
 MAX_TRIES = 3
+UNREADABLE = 1
 MAX_PARTITIONS = 100_000
 MAX_IDENTITY = 200
 
@@ -49,8 +52,9 @@ class Answer:
 class Members:
     """Which client each connected node is.
 
-    ``question`` is what every node is asked; ``numbers`` are the clients of an earlier part of
-    the run; ``check`` looks at a newcomer with its own data and says what does not fit.
+    ``question`` is what every node is asked. ``numbers`` and ``places`` are those of an earlier
+    part of the run. ``check`` looks at a newcomer with its own data and says what does not fit;
+    ``form`` says in words what it has: at the start, those who have what most have take part.
     """
 
     def __init__(
@@ -58,11 +62,14 @@ class Members:
         question: Mapping[str, str],
         numbers: Mapping[str, int] | None = None,
         check: Callable[[Answer], str] = lambda answer: "",
+        form: Callable[[Answer], str] = lambda answer: "",
+        places: int = 0,
     ) -> None:
-        self.kind = ""
-        self.places = 0
+        self.kind = OWN if numbers else PARTITION if places else ""
+        self.places = places
         self.numbers = dict(numbers or {})
-        self.check = check
+        self.check, self.form = check, form
+        self._settled = bool(self.kind)
         self.answers: dict[int, Answer] = {}
         self.present: dict[int, int] = {}
         self._question = dict(question)
@@ -71,8 +78,10 @@ class Members:
         self._tries: dict[int, int] = {}
         self._newcomers: list[Answer] = []
         self._claims: dict[int, list[int]] = {}
-        self._refusals: list[str] = []
+        self._refused: dict[int, tuple[str, float]] = {}
+        self._was: dict[int, str] = {}
         self._news: list[str] = []
+        self._most: tuple[str, int, str] = ("", 0, "")
 
     @property
     def count(self) -> int:
@@ -85,20 +94,25 @@ class Members:
         seen: tuple[int, int] = (0, 0)
         while True:
             self._poll(grid)
-            now, here = time.monotonic(), len({(a.place, a.member) for a in self._newcomers})
+            self._follow_most()
+            alike = [a for a in self._newcomers if self._contradiction(a) == ""]
+            now, here = time.monotonic(), len({(a.place, a.member) for a in alike})
             if (here, len(self._waiting)) != seen:
                 seen, changed = (here, len(self._waiting)), now
                 log.info("%d nodes are here, %d more are answering", here, len(self._waiting))
-            if self._is_complete(here, minimum, now - started, now - changed):
+            late = now - started > seconds
+            if self._is_complete(here, minimum, now - started, now - changed, late):
                 break
-            refused = self._refusals and not here and not self._waiting
-            if now - started > seconds or (refused and now - changed > SETTLE_SECONDS):
+            refused = self._refused and not here and not self._waiting
+            if late or (refused and now - changed > SETTLE_SECONDS):
                 raise ConnectionError(self._nobody(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
-        self._news.clear()
+        self._news = [sentence for sentence in self._news if " is here" not in sentence]
 
-    def _is_complete(self, here: int, minimum: int, elapsed: float, quiet: float) -> bool:
+    def _is_complete(
+        self, here: int, minimum: int, elapsed: float, quiet: float, late: bool
+    ) -> bool:
         """Say whether a run may start: all partitions, or as many as come within a minute.
 
         Of nodes with their own data nobody knows how many there will be: those who came, once
@@ -109,8 +123,8 @@ class Members:
                 f"min-train-clients = {minimum} is not possible: the nodes hold {self.places} "
                 f"partitions. Use at most {self.places}."
             )
-        if here < max(minimum, 1):
-            return False
+        if here < max(minimum, 1) or late:
+            return here >= max(minimum, 1)
         if self.kind == PARTITION:
             return here >= self.places or elapsed > LATE_SECONDS
         return quiet > (LATE_SECONDS if self._waiting else SETTLE_SECONDS)
@@ -159,14 +173,16 @@ class Members:
         for nodes in self._claims.values():
             nodes[:] = [node for node in nodes if node in connected]
         self._newcomers = [a for a in self._newcomers if a.node_id in connected]
+        now = time.monotonic()
+        again = {n for n, (_, when) in self._refused.items() if now - when > LATE_SECONDS}
+        self._asked = (self._asked & connected) - (again - set(self._waiting.values()))
         strangers = connected - self._asked
-        self._asked &= connected
         self._waiting = {m: n for m, n in self._waiting.items() if n in connected}
         if strangers:
             self._ask(grid, sorted(strangers))
-        for reply in grid.pull_messages(list(self._waiting)) if self._waiting else ():
-            node = self._waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None:
+        for number, node in list(self._waiting.items()):
+            for reply in pull(grid, number, node):
+                del self._waiting[number]
                 self._hear(grid, node, reply)
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
@@ -184,35 +200,46 @@ class Members:
             return
         try:
             answer = read_answer(node, reply)
-            self._agree(answer)
+            if answer.kind == OWN and (problem := self.check(answer)):
+                raise Refused(problem)
+            if self._was.get(node, answer.member) != answer.member:
+                raise Refused("it was another client before; start it with the state-dir it had")
             self._newcomers.append(answer)
         except Refused as refusal:
             self._refuse(grid, node, str(refusal))
 
-    def _agree(self, answer: Answer) -> None:
-        """Refuse a node that contradicts those before it."""
-        first = not self.kind
-        if first:
-            self.kind, self.places = answer.kind, answer.places
-        if answer.kind != self.kind:
-            have = {PARTITION: "hold partitions", OWN: "have data of their own"}
-            raise Refused(
-                f"the other nodes {have[self.kind]}, this one does not: start all nodes with "
-                "data-path, or all with partition-id and num-partitions"
+    def _follow_most(self) -> None:
+        """At the start, what most nodes have is what the run has."""
+        if self._settled or not self._newcomers:
+            return
+        votes = Counter(self._stand(answer) for answer in self._newcomers)
+        self.kind, self.places, _ = max(votes, key=lambda stand: (votes[stand], stand))
+        self._most = max(votes, key=lambda stand: (votes[stand], stand))
+
+    def _stand(self, answer: Answer) -> tuple[str, int, str]:
+        return answer.kind, answer.places, self.form(answer) if answer.kind == OWN else ""
+
+    def _contradiction(self, answer: Answer) -> str:
+        """Say what a node has that the others do not; empty if it is like them."""
+        if (answer.kind, answer.places) != (self.kind, self.places):
+            words = {PARTITION: f"num-partitions = {self.places}", OWN: "data of their own"}
+            mine = {PARTITION: f"num-partitions = {answer.places}", OWN: "data of its own"}
+            return (
+                f"it has {mine[answer.kind]}, the other nodes have {words[self.kind]}: start all "
+                "with data-path, or all with the same num-partitions"
             )
-        if answer.places != self.places:
-            raise Refused(
-                f"num-partitions = {answer.places} contradicts the other nodes, which have "
-                f"num-partitions = {self.places}"
-            )
-        if self.kind == OWN and self.check(answer):
-            raise Refused(self.check(answer))
+        if not self._settled and self._stand(answer) != self._most:
+            return f"it has {self.form(answer)}, most other nodes have {self._most[2]}"
+        return ""
 
     def _refuse(self, grid: Grid, node: int, sentence: str) -> None:
-        self._refusals.append(f"node {node} cannot take part: {sentence}")
-        self._news.append(self._refusals[-1])
-        log.warning("%s", self._refusals[-1])
-        self._tell(grid, node, sentence)
+        """Leave a node out, and ask it again in a while: it may have been started anew."""
+        known = self._refused.get(node, ("", 0.0))[0] == sentence
+        self._refused[node] = (sentence, time.monotonic())
+        if not known:
+            self._news.append(f"node {node} cannot take part: {sentence}")
+            log.warning("%s", self._news[-1])
+            self._tell(grid, node, sentence)
 
     def _tell(self, grid: Grid, node: int, sentence: str) -> None:
         """Let a node's own log say it too; nobody waits for the answer."""
@@ -222,11 +249,17 @@ class Members:
     def _settle(self, grid: Grid) -> None:
         """Give newcomers their numbers, in an order that does not depend on who came first."""
         for answer in sorted(self._newcomers, key=lambda a: (a.place, a.member, a.node_id)):
+            if problem := self._contradiction(answer):
+                self._refuse(grid, answer.node_id, problem)
+                continue
+            self._refused.pop(answer.node_id, None)
+            self._was[answer.node_id] = answer.member
             client = answer.place
             if self.kind == OWN:
                 client = self.numbers.setdefault(answer.member, len(self.numbers))
             self._claim(grid, client, answer)
         self._newcomers.clear()
+        self._settled = bool(self.kind)
         before, self.present = self.present, {c: n[0] for c, n in self._claims.items() if n}
         for client in sorted(before.keys() - self.present.keys()):
             self._news.append(f"client {client} is gone")
@@ -249,11 +282,36 @@ class Members:
         self.answers[client] = answer
 
     def _nobody(self, here: int, minimum: int, seconds: float) -> str:
-        if self._refusals and not here:
+        if self._refused and not here:
             first = "no node that came can take part:"
         else:
             first = f"{here} nodes came within {seconds:.0f} s, min-train-clients = {minimum}."
-        return "\n".join([first, *self._refusals])
+        said = [f"node {node}: {sentence}" for node, (sentence, _) in self._refused.items()]
+        return "\n".join([first, *said])
+
+
+def pull(grid: Grid, number: str, node: int) -> list[Message]:
+    """Return the reply to one message, if it is there; one that cannot be read is an error.
+
+    Replies are fetched one by one: Flower reads what a node sent as it fetches it, and garbage of
+    one must not cost the others theirs. Whom it is from is known from the message, not believed.
+    """
+    try:
+        replies = list(grid.pull_messages([number]))
+    except httpx.HTTPError:
+        raise
+    except Exception as problem:
+        log.warning("what node %d sent cannot be read: %r", node, problem)
+        return [_unreadable(number, node, problem)]
+    for reply in replies:
+        reply.metadata.__dict__["_src_node_id"] = node
+    return replies
+
+
+def _unreadable(number: str, node: int, problem: Exception) -> Message:
+    question = Message(RecordDict(), node, MessageType.QUERY)
+    question.metadata.__dict__["_message_id"] = number
+    return Message(Error(UNREADABLE, f"its reply cannot be read: {problem!r}"), reply_to=question)
 
 
 def member_name(identity: str) -> str:
@@ -264,7 +322,7 @@ def member_name(identity: str) -> str:
 def read_answer(node: int, reply: Message) -> Answer:
     """Read how a node introduces itself, believing nothing."""
     if reply.has_error():
-        raise Refused(f"it failed to answer: {reply.error.reason}")
+        raise Refused(f"it failed to answer: {reply.error.reason}"[: wire.MAX_REASON])
     try:
         record = reply.content.config_records["node"]
         if "refusal" in record:
@@ -283,6 +341,6 @@ def read_answer(node: int, reply: Message) -> Answer:
             return Answer(
                 node, OWN, member=member_name(identity), description=str(record["description"])
             )
-        raise Refused(f"it is of kind {record['kind']!r}, which is not known")
+        raise Refused(f"it is of kind {str(record['kind'])[:50]!r}, which is not known")
     except KeyError as error:
         raise Refused(f"its answer lacks {error}") from None

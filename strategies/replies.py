@@ -28,7 +28,7 @@ def read_replies(
         node = reply.metadata.src_node_id
         clients = asked.get(node, [])
         if reply.has_error():
-            reason = f"node failed: {reply.error.reason}"
+            reason = f"node failed: {reply.error.reason}"[-wire.MAX_REASON :]
             results |= {c: wire.Result(c, error=reason) for c in clients}
             continue
         results |= {c: wire.read_result(reply.content, c) for c in clients}

@@ -32,6 +32,9 @@ READERS = {".parquet": pq.read_table, ".csv": pyarrow.csv.read_csv}
 IMAGE_COLUMNS = ("image", "img")
 MAX_DESCRIPTION = 1 << 20
 MAX_ROWS = 10**9
+MAX_NAME = 200
+MAX_VALUES = 1000
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ def read_description(text: str) -> Description:
     """Read what a node sent, believing nothing; ``ValueError`` says what is wrong."""
     if len(text) > MAX_DESCRIPTION:
         raise ValueError(f"its description has {len(text):,} characters, too many")
-    document = json.loads(text)
     try:
+        document = json.loads(text)
         description = Description(
             kind=str(document["kind"]),
             rows=int(document["rows"]),
@@ -99,7 +102,7 @@ def read_description(text: str) -> Description:
             numbers={str(k): _sums(v) for k, v in document["numbers"].items()},
             categories={str(k): _words(v) for k, v in document["categories"].items()},
         )
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its description is not complete ({error!r})") from None
     if description.kind not in KINDS or not 1 <= description.rows <= MAX_ROWS:
         raise ValueError(f"{description.rows} rows of kind '{description.kind}' are not possible")
@@ -107,7 +110,21 @@ def read_description(text: str) -> Description:
         len(description.shape) != 3 or not all(1 <= side <= 4096 for side in description.shape)
     ):
         raise ValueError(f"images of shape {description.shape} are not possible")
+    _check_sums(description)
     return description
+
+
+def _check_sums(description: Description) -> None:
+    """Refuse sums that no rows have: of another number of values, or with a negative variance."""
+    values = description.rows
+    if description.kind == "image":
+        values *= description.shape[1] * description.shape[2]
+        if set(description.numbers) != {str(c) for c in range(description.shape[0])}:
+            raise ValueError("its sums are not those of its images' channels")
+    for count, total, squares in description.numbers.values():
+        spread = math.sqrt(max(squares, 0.0) / count)
+        if count != values or abs(total / count) > spread * (1 + ROUNDING) + ROUNDING:
+            raise ValueError("its sums are not possible")
 
 
 def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
@@ -170,23 +187,22 @@ def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
 def describe(spec: DatasetSpec, table: pa.Table) -> Description:
     """Say what a server must know of some rows, and no more."""
     _refuse_gaps(spec, table)
-    names = sorted(set(pc.unique(_label_names(table[spec.label])).to_pylist()))
+    names = _values(_label_names(table[spec.label]), spec.label)
     if spec.kind == "image":
         shape = spec.input_shape or _image_shape(spec, table)
         spec = dataclasses.replace(spec, input_shape=shape)
         total, squares = decode_images(spec, table, "own", _canvas(shape, table.num_rows))
         pixels = table.num_rows * shape[1] * shape[2]
         sums = {str(c): (pixels, float(total[c]), float(squares[c])) for c in range(shape[0])}
-        return Description(spec.kind, table.num_rows, tuple(names), shape, sums)
+        return Description(spec.kind, table.num_rows, names, shape, sums)
     numbers, categories = {}, {}
     for name in _inputs(spec):
         if is_text(table[name]):
-            values = set(pc.unique(table[name]).to_pylist()) - {MISSING, None}
-            categories[name] = tuple(sorted(values))
+            categories[name] = tuple(v for v in _values(table[name], name) if v != MISSING)
         else:
             column = np.asarray(table[name], dtype=np.float64)
             numbers[name] = (float(len(column)), float(column.sum()), float(column @ column))
-    return Description(spec.kind, table.num_rows, tuple(names), (), numbers, categories)
+    return Description(spec.kind, table.num_rows, names, (), numbers, categories)
 
 
 def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> Schema:
@@ -282,6 +298,17 @@ def _class_numbers(column: pa.ChunkedArray, schema: Schema) -> np.ndarray:
     return numbers
 
 
+def _values(column: pa.ChunkedArray, name: str) -> tuple[str, ...]:
+    """Return the different words of a column; so many that they tell of rows are not told."""
+    values = sorted(set(pc.unique(column).to_pylist()) - {None})
+    if len(values) > MAX_VALUES or any(len(value) > MAX_NAME for value in values):
+        raise UserError(
+            f"Column '{name}' has {len(values):,} different values, or long ones: the server would "
+            f"be told each of them. Leave it out, or use at most {MAX_VALUES} short ones."
+        )
+    return tuple(values)
+
+
 def _label_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
@@ -340,12 +367,14 @@ def _canvas(shape: tuple[int, ...], rows: int) -> np.ndarray:
 
 
 def _natural(name: str) -> tuple[bool, int, str]:
-    return not name.isdecimal(), int(name) if name.isdecimal() else 0, name
+    number = name.isdecimal() and len(name) < 18
+    return not number, int(name) if number else 0, name
 
 
 def _words(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("names must be a list of words")
+    fine = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    if not fine or any(len(value.encode()) > 4 * MAX_NAME for value in values):
+        raise ValueError("names must be a list of short words")
     return tuple(values)
 
 

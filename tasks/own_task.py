@@ -89,6 +89,7 @@ def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Data
     folder = default_cache_dir() / f"{OWN}-{key}"
 
     def build(place: Path) -> None:
+        place.chmod(0o700)
         write_own_arrays(read(), schema, place)
         (place / "meta.json").write_text(schema.to_json(), encoding="utf-8")
 

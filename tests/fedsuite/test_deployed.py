@@ -31,6 +31,7 @@ from tasks.sources import find_source
 from tasks.task import open_task
 
 Start = Callable[..., Path]
+NOBODY_EXPELLED: dict[str, Any] = {"taco.kappa": 1.0}
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
@@ -177,7 +178,7 @@ def test_a_node_that_comes_late_becomes_a_client(
             grid.join(**nodes[3])
 
     grid = DeployedGrid(*nodes[:3], before=before)
-    folder = experiment(algo, grid=grid, num_rounds=4)
+    folder = experiment(algo, grid=grid, num_rounds=4, **NOBODY_EXPELLED)
     rows = [row for row in read_lines(folder / "history.jsonl") if row["round"]]
     assert [row["clients"] for row in rows] == [3, 3, 4, 4]
     assert not any(row["failed"] for row in rows)
@@ -237,6 +238,29 @@ def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
     values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
     resumed = run(parse(values), DeployedGrid(*nodes[::-1]), engine="flower")
     assert models_equal(resumed, experiment(grid=DeployedGrid(*nodes), **settings))
+
+
+@pytest.mark.parametrize("algo", ["taco", "fedamp", "scaffold", "fedfomo", "apple", "fedavg"])
+def test_a_run_stopped_right_after_somebody_came_can_be_resumed(
+    algo: str, experiment: Start, tmp_path: Path
+) -> None:
+    """The newcomer is heard while a round goes on, before anything has room for it."""
+    nodes = own_nodes(tmp_path, 4)
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            grid.join(**nodes[3])
+        if server_round == 3:
+            raise KeyboardInterrupt
+
+    settings: dict[str, Any] = dict(num_rounds=4, personal_eval="on", **NOBODY_EXPELLED)
+    with pytest.raises(KeyboardInterrupt):
+        grid = DeployedGrid(*nodes[:3], before=before)
+        experiment(algo, grid=grid, run_name="cut", **settings)
+    values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
+    folder = run(parse(values), DeployedGrid(*nodes), engine="flower")
+    rows = [row for row in read_lines(folder / "history.jsonl") if row["round"]]
+    assert [row["clients"] for row in rows] == [3, 3, 4, 4]
 
 
 def test_images_in_folders_by_class(experiment: Start, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from federations import (
     partitions,
     visits_csv,
 )
-from flwr.app import Error, Message
+from flwr.app import ConfigRecord, Error, Message
 
-from fedsuite.record import read_lines
+from fedsuite import wire
+from fedsuite.record import read_document, read_lines
 from fedsuite.settings import UserError
 from strategies import members as members_module
 
@@ -32,8 +33,11 @@ REFUSED = {
     "half": ({"partition_id": 0}, "not which data this node has"),
     "outside": ({"partition_id": 3, "num_partitions": 3}, "below num-partitions"),
     "no number": ({"partition_id": "a", "num_partitions": 3}, "below num-partitions"),
-    "other count": ({"partition_id": 2, "num_partitions": 4}, "contradicts the other nodes"),
-    "other kind": ({"data_path": "DATA"}, "start all nodes with"),
+    "other count": (
+        {"partition_id": 2, "num_partitions": 4},
+        "nodes have num-partitions = 2",
+    ),
+    "other kind": ({"data_path": "DATA"}, "start all with data-path"),
     "no such path": ({"data_path": "/nowhere/at/all"}, "is not on this node"),
 }
 
@@ -118,12 +122,99 @@ def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_
         experiment("fedavg", grid=grid, min_train_clients=3)
 
 
-def test_nodes_whose_tables_do_not_fit_are_told_so(experiment: Start, tmp_path: Path) -> None:
-    one = visits_csv(tmp_path / "one.csv", 1)
-    other = visits_csv(tmp_path / "other.csv", 2, height=np.arange(60.0))
-    nodes = [{"data_path": str(p), "state_dir": str(tmp_path / "s")} for p in (one, other)]
-    with pytest.raises(UserError, match="do not fit together"):
-        experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
+def test_a_node_whose_table_does_not_fit_is_told_so(
+    experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What most have is what the run has, whoever answers first."""
+    paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
+    odd = visits_csv(tmp_path / "odd.csv", 2, height=np.arange(60.0))
+    nodes = [{"data_path": str(p), "state_dir": str(tmp_path / "s")} for p in (odd, *paths)]
+    folder = experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
+    assert read_document(folder / "config.json")["num-clients"] == 2
+    assert "it has columns of numbers ['age', 'height', 'pulse']" in notes(folder)
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.node"]
+    assert any("most other nodes have columns" in line for line in node_side)
+
+
+def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
+    experiment: Start, tmp_path: Path
+) -> None:
+    paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
+    odd = visits_csv(tmp_path / "odd.csv", 2, pulse=["high"] * 60)
+    place = {"state_dir": str(tmp_path / "s")}
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 1:
+            grid.join(data_path=str(odd), **place)
+
+    grid = DeployedGrid(*({"data_path": str(p), **place} for p in paths), before=before)
+    folder = experiment("fedavg", grid=grid, dataset="own", num_rounds=3)
+    assert "it has no column of numbers 'pulse'" in notes(folder)
+    assert read_document(folder / "config.json")["num-clients"] == 2
+
+
+def test_one_node_with_another_count_does_not_lock_out_the_rest(
+    experiment: Start, tmp_path: Path
+) -> None:
+    wrong = {"partition_id": 0, "num_partitions": 5, "state_dir": str(tmp_path / "state")}
+    grid = DeployedGrid(wrong, *partitions(3, tmp_path / "state"))
+    folder = experiment("fedavg", grid=grid)
+    assert read_document(folder / "config.json")["num-clients"] == 3
+
+
+def test_a_refused_node_that_is_mended_is_taken_in(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a key a SuperNode keeps its id, so that nobody sees it was started anew."""
+    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.0)
+    first, second = partitions(2, tmp_path / "state")
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            grid.leave(5002)
+            grid.join(5002, **second)
+
+    grid = DeployedGrid(first, {"state_dir": str(tmp_path / "state")}, before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=5)
+    assert read_lines(folder / "history.jsonl")[-1]["clients"] == 2
+
+
+def test_what_cannot_be_read_costs_its_sender_alone(experiment: Start, tmp_path: Path) -> None:
+    """Flower reads a reply's objects as it fetches them, and raises on garbage."""
+
+    class GarbledGrid(DeployedGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            bad = [r for r in replies if r.metadata.src_node_id == 5002]
+            if bad and bad[0].metadata.message_type == "train":
+                raise IndexError("list index out of range")
+            return replies
+
+    grid = GarbledGrid(*partitions(3, tmp_path / "state"))
+    folder = experiment("fedavg", grid=grid)
+    rows = read_lines(folder / "history.jsonl")[1:]
+    assert [(row["clients"], row["failed"]) for row in rows] == [(2, 1), (2, 1)]
+    reasons = [r["reason"] for r in read_lines(folder / "clients.jsonl") if "reason" in r]
+    assert all("cannot be read" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("kind", ["own", "partition"])
+def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
+    kind: str, experiment: Start, tmp_path: Path
+) -> None:
+    """A server that names its folder, another partition or another's secret gets nothing."""
+    nodes = own_nodes(tmp_path) if kind == "own" else partitions(3, tmp_path / "state")
+    grid = DeployedGrid(*nodes)
+    experiment("fedavg", grid=grid, num_rounds=1)
+    orders = [m for m in grid.heard if m.metadata.message_type == "train"]
+    first, other = orders[0], orders[1]
+    forged = dict(first.content.config_records["config"]) | {"run-dir": str(tmp_path / "theirs")}
+    first.content["config"] = ConfigRecord(forged)
+    assert wire.read_result(grid._handle(first).content, 0).error == ""
+    assert not (tmp_path / "theirs").exists()
+    stolen = Message(other.content, first.metadata.dst_node_id, "train")
+    said = wire.read_result(grid._handle(stolen).content, 1).error
+    assert "alone, as the client it was" in said or "and no other data" in said
 
 
 def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:

@@ -155,6 +155,10 @@ WRONG: dict[str, tuple[pa.Table, str]] = {
     "not finite": (pa.table({"age": [float("inf")], "label": ["a"]}), "own"),
     "neither numbers nor words": (pa.table({"age": [[1, 2]], "label": ["a"]}), "own"),
     "has no column 'fnlwgt'": (pa.table({"age": [1.0], "workclass": ["x"]}), "adult"),
+    "Column 'label' has 2,000 different values": (
+        pa.table({"age": np.zeros(2000), "label": np.arange(2000)}),
+        "own",
+    ),
     "only images and tables": (pa.table({"text": ["a"], "label": [0]}), "ag-news"),
     "cannot be decoded|no image": (pa.table({"image": [b"no"], "label": [0]}), "digits"),
 }
@@ -187,6 +191,12 @@ FORGED: dict[str, Any] = {
     "sums that are not finite": {"numbers": {"age": [1, float("nan"), 1]}},
     "sums of the wrong number": {"numbers": {"age": [1, 2]}},
     "an image the size of a town": {"kind": "image", "shape": [3, 10**9, 10**9]},
+    "nested without end": "[" * 100_000,
+    "an image without sums": {"kind": "image", "shape": [3, 8, 8], "numbers": {}},
+    "a class that is no text": {"classes": ["\ud800"]},
+    "a class without end": {"classes": ["9" * 5000]},
+    "sums that no rows have": {"numbers": {"age": [2, 1e300, 1e300]}},
+    "sums of other rows": {"numbers": {"age": [7, 4, 10]}},
     "endless classes": {"classes": ["x" * 100] * 20_000},
 }
 
