@@ -29,13 +29,15 @@ def label_split(collection: Collection) -> list[Block]:
 
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
-    from tasks.datasets import is_at_hand
+    from tasks.datasets import OWN, is_at_hand
     from tasks.partitions import label_counts
     from tasks.task import open_task
 
     title = f"{column}, seed {run.seed}"
     try:
         spec = read_config(Path(run.folder)).task
+        if spec.partition == OWN:
+            return Text(f"{title}: every node has rows of its own, and their labels stay there.")
         if not is_at_hand(spec.dataset, spec.data_root):
             return Text(f"{title}: the data of {spec.dataset} is not on this machine.")
         task = open_task(spec)

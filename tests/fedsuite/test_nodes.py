@@ -20,6 +20,7 @@ from flwr.app import ConfigRecord, Error, Message
 
 from fedsuite import wire
 from fedsuite.record import read_document, read_lines
+from fedsuite.report.build import make_report
 from fedsuite.settings import UserError
 from strategies import members as members_module
 
@@ -262,3 +263,15 @@ def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -
     grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
     with pytest.raises(ConnectionError, match="privacy needs all three"):
         experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)
+
+
+def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
+    experiment: Start, tmp_path: Path
+) -> None:
+    nodes = [{"data_path": str(visits_csv(tmp_path / f"{i}.csv", i))} for i in range(2)]
+    places = [node | {"state_dir": str(tmp_path / "s")} for node in nodes]
+    folder = experiment("taco", grid=DeployedGrid(*places), dataset="own")
+    make_report(str(folder), tmp_path / "report")
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "every node has rows of its own, and their labels stay there" in page
+    assert "finished" in page
