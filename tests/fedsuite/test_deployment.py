@@ -117,6 +117,21 @@ def test_a_key_is_registered_once(
     assert not register(public_half(federation.key(0)), ENTRY)
 
 
+def test_a_key_can_be_taken_out_again(federation: Federation, tmp_path: Path) -> None:
+    """``flwr supernode unregister NODE-ID NAME``, as the guide has it."""
+
+    def nodes() -> set[str]:
+        listed = flwr(["supernode", "list", ENTRY], federation.home)["nodes"]
+        return {str(node["node-id"]) for node in listed if node["status"] != "unregistered"}
+
+    before = nodes()
+    make_key(tmp_path / "guest")
+    register(public_half(tmp_path / "guest"), ENTRY, federation.home)
+    (guest,) = nodes() - before
+    flwr(["supernode", "unregister", guest, ENTRY], federation.home)
+    assert nodes() == before
+
+
 def test_a_node_without_a_registered_key_is_turned_away(
     federation: Federation, tmp_path: Path
 ) -> None:
