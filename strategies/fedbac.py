@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights
+from fedsuite.vector import Vector, sample_weights, weighted_sum
 from strategies.base import BaseStrategy, Federation, Round
 
 ROUNDING = 1e-6
@@ -32,6 +32,9 @@ class FedBacParams:
         "update", "what is aligned with the momentum", choices=("update", "gradient", "none")
     )
     printed_sign: bool = setting(False, "gradient: Algorithm 1's sign, which rewards going back")
+    momentum_by: str = setting(
+        "weights", "whose mean feeds the momentum (3.5 or 3.2)", choices=("weights", "samples")
+    )
     score_clients: bool = setting(True, "clients score the received model on their own rows")
 
 
@@ -57,7 +60,10 @@ class FedBac(BaseStrategy):
         weights = consensus_weights(consensus, reliability, round.num_examples)
         beta = np.float32(self.params.beta)
         move = self.combine(round, weights)
-        self.momentum = beta * self._momentum() + (np.float32(1) - beta) * move
+        pull = move
+        if self.params.momentum_by == "samples":
+            pull = weighted_sum(sample_weights(round.num_examples), round.updates)
+        self.momentum = beta * self._momentum() + (np.float32(1) - beta) * pull
         if self.params.score_clients:
             round.scalars |= couplings(round.metric("accuracy"), reliability, weights)
         return self.advance(round, move)

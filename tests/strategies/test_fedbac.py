@@ -46,12 +46,12 @@ def test_weights_are_shares(rows: list[tuple[float, float, int]]) -> None:
     np.testing.assert_allclose(consensus_weights(c[::-1], r[::-1], n[::-1]), weights[::-1])
 
 
-def test_two_rounds_by_hand() -> None:
-    """Beta 0.5. Round 1: nobody agrees with nothing, plain mean of (2,0) and (0,2) is (1,1);
-    momentum (0.5, 0.5). Round 2: weights (1, 0): w = (1,1) + (4,0); momentum (0.25,0.25)+(2,0).
-    """
-    federation = Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0)
-    strategy = FedBac(federation, FedBacParams(beta=0.5))
+FEDERATION = Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0)
+
+
+def after_two_rounds(params: FedBacParams) -> FedBac:
+    """Updates (2,0) and (0,2), nobody agrees; then (4,0) and (0,-4), the first alone agrees."""
+    strategy = FedBac(FEDERATION, params)
     strategy.model = np.zeros(2, np.float32)
     rounds = [([[2, 0], [0, 2]], [0.0, 0.0]), ([[4, 0], [0, -4]], [1.0, 0.0])]
     for updates, agreement in rounds:
@@ -69,8 +69,23 @@ def test_two_rounds_by_hand() -> None:
                 metrics=metrics,
             )
         )
+    return strategy
+
+
+def test_two_rounds_by_hand() -> None:
+    """Beta 0.5. Round 1: nobody agrees with nothing, plain mean of (2,0) and (0,2) is (1,1);
+    momentum (0.5, 0.5). Round 2: weights (1, 0): w = (1,1) + (4,0); momentum (0.25,0.25)+(2,0).
+    """
+    strategy = after_two_rounds(FedBacParams(beta=0.5))
     assert np.allclose(strategy.model, [5, 1])
     assert np.allclose(strategy.broadcast()["momentum"], [2.25, 0.25])
-    again = FedBac(federation)
+    again = FedBac(FEDERATION)
     again.load_state(strategy.state())
     assert np.array_equal(again.momentum, strategy.momentum)
+
+
+def test_momentum_by_samples_by_hand() -> None:
+    """As above, but round 2 feeds the momentum the plain mean (2, -2): (0.25,0.25) + (1,-1)."""
+    strategy = after_two_rounds(FedBacParams(beta=0.5, momentum_by="samples"))
+    assert np.allclose(strategy.model, [5, 1])
+    assert np.allclose(strategy.broadcast()["momentum"], [1.25, -0.75])
