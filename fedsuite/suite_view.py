@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -125,6 +126,8 @@ class View:
         for run in self.runs:
             if run.state == "failed":
                 self._print(f"failed: {run.job.name}: {run.reason} (see {run.job.folder})")
+        if counts["done"]:
+            self._print(f"the table as a page: fedsuite report {shlex.quote(str(folder))}")
 
     def _table(self, height: int) -> Table:
         """Return the runs that matter most now, as many as there is room for."""

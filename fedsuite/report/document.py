@@ -36,6 +36,17 @@ class Table:
     caption: str = ""
     title: str = ""
 
+    @property
+    def in_words(self) -> list[bool]:
+        """Say for each column whether it holds words, which line up on the left."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.headings)
+        return [place == 0 or not all(map(_is_number, c)) for place, c in enumerate(columns)]
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell has a number, or stands for one that is not there."""
+    return cell.lstrip("+-")[:1].isdigit() or cell in ("", "–") or cell.startswith("none of")
+
 
 @dataclass(frozen=True)
 class Picture:

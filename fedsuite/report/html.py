@@ -31,7 +31,8 @@ table { border-collapse: separate; border-spacing: 0; font-size: .9rem;
   font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
+th.left, td.left { text-align: left; }
+th:first-child, td:first-child { position: sticky; left: 0;
   background: var(--page); }
 td.words { text-align: left; white-space: normal; min-width: 12rem; }
 thead th { border-bottom: 2px solid var(--line); }
@@ -49,6 +50,7 @@ summary { cursor: pointer; color: var(--link); }
 details { margin: .6rem 0; }
 """
 WORDS = 24
+LEFT = ' class="left"'
 WIDE = 520
 
 
@@ -98,8 +100,12 @@ def _block(block: Block, drawn: Mapping[str, str]) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
-    rows = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    words = table.in_words
+    head = "".join(
+        f'<th scope="col"{LEFT if left else ""}>{escape(heading)}</th>'
+        for heading, left in zip(table.headings, words, strict=True)
+    )
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, words))}</tr>" for row in table.rows)
     caption = f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     return (
@@ -108,6 +114,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, left: bool) -> str:
     inner = f"<strong>{escape(text)}</strong>" if isinstance(text, Bold) else escape(text)
-    return f'<td class="words">{inner}</td>' if len(text) > WORDS else f"<td>{inner}</td>"
+    look = ' class="words"' if len(text) > WORDS else LEFT if left else ""
+    return f"<td{look}>{inner}</td>"

@@ -29,7 +29,8 @@ def _block(block: Block) -> str:
 
 def table(block: Table) -> str:
     """Write a table."""
-    lines = [block.headings, ["---", *["---:"] * (len(block.headings) - 1)], *block.rows]
+    rules = ["---" if left else "---:" for left in block.in_words]
+    lines = [block.headings, rules, *block.rows]
     text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
     title = f"**{block.title}**" if block.title else ""
     return "\n\n".join(part for part in (title, text, block.caption) if part)

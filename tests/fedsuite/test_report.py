@@ -16,9 +16,10 @@ from records import write_run
 from fedsuite.cli import main
 from fedsuite.config import parse
 from fedsuite.record import RunRecord
+from fedsuite.report import html, markdown
 from fedsuite.report.build import make_report
 from fedsuite.report.curves import mean_curve
-from fedsuite.report.document import Table, Text
+from fedsuite.report.document import Document, Section, Table, Text
 from fedsuite.report.means import own_means
 from fedsuite.report.results import results_table
 from fedsuite.report.split import label_split
@@ -99,6 +100,16 @@ def test_couplings_are_those_of_the_later_half(tmp_path: Path) -> None:
     (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (table,) = own_means(open_collection(str(folder)))
     assert list(table.rows[0]) == ["fedbac", "reliability and accuracy", "0.40"]
+
+
+def test_words_line_up_on_the_left_and_numbers_on_the_right() -> None:
+    cells = [["taco", "1.50 ± 0.2", "–", "+3.0", "A", "none of 2"], ["x", "", "-2", "7", "9", "1"]]
+    table = Table(list("abcdef"), cells)
+    assert table.in_words == [True, False, False, False, True, False]
+    assert "| --- | ---: | ---: | ---: | --- | ---: |" in markdown.table(table)
+    page = html.render(Document("t", "", [Section("s", [table])]), {})
+    assert '<td class="left">A</td>' in page and "<td>7</td>" in page
+    assert Table(["a", "b"], []).in_words == [True, False]
 
 
 def test_all_sections_are_filled(report: Path) -> None:
