@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from fedsuite.plot import lines_plot
+from fedsuite.plot import NAME_LETTERS, lines_plot
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.results import NONE, is_share, spread, unit, value
 from fedsuite.runs import FOLLOWS_ALGO, Collection, Run, label, open_collection
-from fedsuite.settings import UserError
+from fedsuite.settings import UserError, suggest
 from fedsuite.spread import Difference, mean, paired_difference
 
 LOW_IS_GOOD = ("loss", "seconds", "rounds_to_target", "bytes", "fpr", "smoothness", "failed")
@@ -39,23 +40,31 @@ def compare(
     methods = collection.row_names()
     if against and against not in methods:
         raise UserError(f"There is no '{against}' among these runs, only {', '.join(methods)}.")
+    scored = scored_methods(collection, metric)
+    _refuse_nothing(collection, metric, scored)
+
+    def say_plainly(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
     for run in left_out:
-        console.print(f"left out: {run.name}, {run.state}. {run.note}", highlight=False)
+        say_plainly(f"left out: {run.name}, {run.state}. {run.note}")
     for remark in collection.remarks:
-        console.print(remark, highlight=False)
-    for column in collection.column_names():
-        console.print(f"\n[bold]{column}[/bold]", highlight=False)
+        say_plainly(remark)
+    for column, here in scored.items():
+        console.print(f"\n[bold]{escape(column)}[/bold]", highlight=False)
         draw(collection, column, console)
-        here = [row for row in methods if by_seed(collection, row, column, metric)]
         reference = against or (BASELINE if BASELINE in here else here[0] if here else "")
         if reference not in here:
-            missing = against if here else metric
-            console.print(f"No finished run has {missing} here.", highlight=False)
-            continue
-        rows = compare_column(collection, column, reference, metric)
-        console.print(_table(rows, reference, metric))
-        for note in (*without(collection, column, metric), *unequal(collection, column, reference)):
-            console.print(note, highlight=False)
+            say_plainly(f"No finished run has {against if here else metric} here.")
+        elif len(here) == 1:
+            say_plainly(f"Only {reference} ran here: there is nothing to compare it with.")
+        else:
+            rows = compare_column(collection, column, reference, metric)
+            console.print(_table(rows, reference, metric))
+            for note in without(collection, column, metric):
+                say_plainly(note)
+            for note in unequal(collection, column, reference):
+                say_plainly(note)
     console.print(
         "The interval holds the true mean difference with 95 % confidence if differences over "
         "seeds are normally distributed; of twenty comparisons of equals, one looks clear.",
@@ -76,7 +85,34 @@ def gather(names: Sequence[str], results_dir: str) -> tuple[Collection, list[Run
             f"Comparing needs two finished runs, and there is {len(done)}. "
             + (f"Not finished: {states}." if states else "Give more runs, or a folder of runs.")
         )
+    if len(opened) == 1 and opened[0].of_suite:
+        return replace(opened[0], runs=done), left_out
     return label("compare", done), left_out
+
+
+def scored_methods(collection: Collection, metric: str) -> dict[str, list[str]]:
+    """Return the methods that have the metric in each setting."""
+    return {
+        column: [r for r in collection.row_names() if by_seed(collection, r, column, metric)]
+        for column in collection.column_names()
+    }
+
+
+def _refuse_nothing(collection: Collection, metric: str, scored: dict[str, list[str]]) -> None:
+    """End with a sentence where no setting has two methods with the metric."""
+    if not any(scored.values()):
+        fields = {k for run in collection.runs for k, v in run.summary.items() if is_number(v)}
+        raise UserError(f"No finished run has the metric '{metric}'. {suggest(metric, fields)}")
+    if all(len(here) < 2 for here in scored.values()):
+        who = "; ".join(f"{', '.join(here) or 'none'} in {at}" for at, here in scored.items())
+        raise UserError(
+            f"No two methods ran in the same setting, so there is nothing to compare: {who}."
+        )
+
+
+def is_number(value: object) -> bool:
+    """Whether a field of a summary can be compared."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def compare_column(
@@ -84,7 +120,7 @@ def compare_column(
 ) -> list[Comparison]:
     """Compare every method with the reference in one setting."""
     scores = {row: by_seed(collection, row, column, metric) for row in collection.row_names()}
-    sign = -1.0 if low_is_good(metric) else 1.0
+    sign = -1.0 if low_is_good(collection, metric) else 1.0
     rows = []
     for row, mine in scores.items():
         common = [seed for seed in mine if seed in scores[reference]]
@@ -107,8 +143,12 @@ def by_seed(collection: Collection, row: str, column: str, metric: str) -> dict[
     return {seed: mean(scores) for seed, scores in found.items()}
 
 
-def low_is_good(metric: str) -> bool:
-    """Whether less is better."""
+def low_is_good(collection: Collection, metric: str) -> bool:
+    """Whether less is better: as a suite says, else by the metric's name."""
+    if collection.of_suite:
+        better = {**collection.also, collection.metric: collection.better}
+        if metric in better:
+            return better[metric] == "lower"
     return any(word in metric for word in LOW_IS_GOOD)
 
 
@@ -117,7 +157,7 @@ def say(difference: Difference | None, sign: float = 1.0) -> str:
     if difference is None:
         return "no seed in common, nothing to pair"
     if difference.low is None:
-        return "one seed: cannot be told from noise, run more seeds"
+        return "one seed in common: cannot be told from noise, run more seeds"
     if difference.low == difference.high == 0.0:
         return "the same"
     if not difference.clear:
@@ -163,25 +203,29 @@ def draw(collection: Collection, column: str, console: Console) -> None:
             if line is not None:
                 series[row] = line[0], line[1]
         if series:
-            room = max(20, min(60, console.width - 14 - max(map(len, series))))
+            names = min(NAME_LETTERS, max(map(len, series)))
+            room = max(40, min(60, console.width - 12 - names))
             console.print(lines_plot(series, width=room, x_label=f"{name} (%) by round"))
             return
 
 
 def _table(rows: Sequence[Comparison], reference: str, metric: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    headings = ("method", "seeds", unit(metric), f"less {reference}", "95 % interval", "")
+    headings = ("method", "seeds", unit(metric), f"less {escape(reference)}", "95 % interval", "")
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("method", "") else "right")
     digits = 2 if is_share(metric) else 3
+    most = max(len(row.values) for row in rows)
     for row in rows:
         gap, interval = "", ""
         if row.difference is not None:
-            gap = f"{row.difference.mean:+.{digits}f}"
+            pairs = row.difference.pairs
+            some = f" ({pairs} in common)" if pairs < most else ""
+            gap = f"{row.difference.mean:+.{digits}f}{some}"
             interval = NONE
             if row.difference.low is not None and row.difference.high is not None:
                 ends = (row.difference.low, row.difference.high)
                 interval = " to ".join(f"{end:+.{digits}f}" for end in ends)
         texts = [str(len(row.values)), spread(row.values, digits), gap, interval]
-        table.add_row(row.method, *texts, row.verdict)
+        table.add_row(escape(row.method), *texts, row.verdict)
     return table

@@ -9,6 +9,7 @@ from rich.text import Text
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 BLANK = 0x2800
+NAME_LETTERS = 26
 COLOURS = ("red", "blue", "green", "yellow", "magenta", "cyan", "bright_black", "bright_red")
 
 
@@ -91,7 +92,8 @@ def lines_plot(
         for cell, colour in zip(cells[number], colours[number], strict=True):
             text.append(chr(BLANK + cell), style=colour)
         name, colour = ends.get(number, ("", ""))
-        text.append(f" {name}".rstrip() + "\n", style=colour)
+        short = name if len(name) <= NAME_LETTERS else f"{name[: NAME_LETTERS - 1]}…"
+        text.append(f" {short}".rstrip() + "\n", style=colour)
     first, last = f"{min(xs):g}", f"{max(xs):g}"
     middle = x_label.center(width - len(first) - len(last))
     return text.append("        └" + "─" * width + f"\n         {first}{middle}{last}")

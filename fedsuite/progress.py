@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -95,11 +96,12 @@ def show(folder: Path, console: Console) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     status = summary.get("status") or _unfinished(folder, history, config)
     style = "green" if status in ("finished", "target reached") else "red"
-    table.add_row("run", f"[bold]{folder.name}[/bold]  [{style}]{status}[/{style}]")
+    name, how = escape(folder.name), escape(str(status))
+    table.add_row("run", f"[bold]{name}[/bold]  [{style}]{how}[/{style}]")
     for label, value in _facts(config, summary, history):
-        table.add_row(label, value)
-    table.add_row("folder", str(folder))
-    table.add_row("command", meta.get("command", ""))
+        table.add_row(label, escape(value))
+    table.add_row("folder", escape(str(folder)))
+    table.add_row("command", escape(meta.get("command", "")))
     table.add_row("machine", meta.get("machine", ""))
     console.print(table, soft_wrap=True)
     if summary.get("reason"):

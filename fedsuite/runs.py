@@ -19,6 +19,7 @@ from fedsuite.settings import UserError
 DONE = ("finished", "target reached")
 LONGEST_SETTING = 48
 MANIFEST = "suite.json"
+OUTPUT = "console.log"  # what a suite's run said on its terminal
 NEEDED = ("algo", "dataset", "model", "partition", "seed", "num-rounds", "num-clients")
 # How and where a run was made, which does not change what it learns.
 OUTSIDE = frozenset(
@@ -66,7 +67,8 @@ class Run:
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""
         try:
-            return [row for row in read_lines(self.folder / "clients.jsonl") if "round" in row]
+            rows = read_lines(self.folder / "clients.jsonl")
+            return [row for row in rows if "round" in row and "client" in row]
         except (OSError, ValueError, TypeError):
             return []
 
@@ -82,6 +84,8 @@ def read_run(folder: Path) -> Run:
     if not (folder / "config.json").exists():
         if not any(folder.iterdir()):
             return Run(folder, "empty", "the folder holds nothing")
+        if (folder / OUTPUT).exists():
+            return _without_settings(folder)
         return Run(folder, "broken", "the folder has no config.json, so it is not a run")
     try:
         config = read_document(folder / "config.json")
@@ -96,6 +100,15 @@ def read_run(folder: Path) -> Run:
         return Run(folder, "broken", str(error))
     state, note = _state(folder, config, summary, history)
     return Run(folder, state, note, config, summary, history)
+
+
+def _without_settings(folder: Path) -> Run:
+    """Tell a run that was refused before it wrote its settings from one that is about to."""
+    said = (folder / OUTPUT).read_text(errors="replace")
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if lines and (lines[-1].startswith("fedsuite: ") or "Traceback (most recent call" in said):
+        return Run(folder, "failed", lines[-1].removeprefix("fedsuite: "))
+    return Run(folder, "not started", "it has not written its settings yet")
 
 
 def _state(
@@ -129,7 +142,8 @@ class PaperNumber:
 class Collection:
     """Runs that belong together, and how their table is laid out.
 
-    ``also`` are further metrics to show, each with which is better, higher or lower.
+    ``also`` are further metrics to show, each with which is better, higher or lower; ``planned``
+    is how many runs a suite has, here or not.
     """
 
     name: str
@@ -145,6 +159,12 @@ class Collection:
     note: str = ""
     paper: Sequence[PaperNumber] = ()
     remarks: Sequence[str] = ()
+    planned: int = 0
+
+    @property
+    def of_suite(self) -> bool:
+        """Whether the runs are a suite's, which says how many it has."""
+        return self.planned > 0
 
     @property
     def small(self) -> bool:
@@ -212,7 +232,8 @@ def open_collection(name: str, results_dir: str = "runs") -> Collection:
     if (folder / "config.json").exists():
         return label(folder.name, [read_run(folder)])
     suites = [path for path in _folders(folder) if is_suite(path)]
-    runs = [read_run(path) for path in _folders(folder) if path not in suites]
+    places = [p for p in _folders(folder) if p not in suites and not _is_report(p)]
+    runs = [read_run(path) for path in places]
     names = ", ".join(path.name for path in suites)
     if not runs and suites:
         raise UserError(f"{folder} holds no runs but suites: {names}. Give the folder of one.")
@@ -327,12 +348,17 @@ def _suite(folder: Path) -> Collection:
             note=document.get("note", ""),
             paper=paper,
             remarks=[remark] if others else [],
+            planned=int(document.get("planned", len(runs))),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"{folder / MANIFEST} is not a suite's manifest: {error!r} is missing or of the wrong "
             "kind. Run the suite again to write it anew."
         ) from None
+
+
+def _is_report(folder: Path) -> bool:
+    return not _is_run(folder) and all((folder / n).exists() for n in ("index.html", "runs.csv"))
 
 
 def _is_run(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from fedsuite.config import RunConfig
 from fedsuite.paper_numbers import Label, Number
 from fedsuite.record import read_document, run_folder
 from fedsuite.settings import UserError, kebab
-from fedsuite.suites import METRICS, Plan, Suite
+from fedsuite.suites import METRICS, Plan, Suite, spell
 from fedsuite.training import RUNTIME_KEYS
 
 MANIFEST = "suite.json"
@@ -51,7 +51,7 @@ class Job:
     @property
     def done(self) -> bool:
         """Whether the run has ended well."""
-        return read_document(self.folder / "summary.json").get("status") in DONE
+        return ending(self.folder).get("status") in DONE
 
     @property
     def begun(self) -> bool:
@@ -78,7 +78,16 @@ def plan_jobs(
             continue
         mine += [job] if plan in chosen else []
         listed += [job] if plan in chosen or job.begun else []
+    _refuse_twins(suite, listed)
     return mine, listed
+
+
+def ending(folder: Path) -> dict[str, Any]:
+    """Return a run's summary; nothing where there is none or it is damaged."""
+    try:
+        return read_document(folder / "summary.json")
+    except (UserError, TypeError, ValueError):
+        return {}
 
 
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
@@ -100,6 +109,7 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
         "rows": suite.rows,
         "columns": suite.columns,
         "command": shlex.join(words),
+        "planned": len(suite.plans),
         "runs": [{"name": job.name, "labels": job.labels, "key": job.key} for job in jobs],
         "paper": [_printed(n) for n in numbers if n.metric == suite.metric],
         "paper_also": [
@@ -130,6 +140,17 @@ def _job(suite: Suite, plan: Plan, settings: Mapping[str, Any]) -> Job:
     key = run_key(config)
     config = dataclasses.replace(config, run_name=run_name(labels, key))
     return Job(labels, key, config)
+
+
+def _refuse_twins(suite: Suite, jobs: Sequence[Job]) -> None:
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        if job.name in seen:
+            raise UserError(
+                f"{suite.path}: {spell(seen[job.name].labels)} and {spell(job.labels)} are the "
+                "same run. Change the settings of one or leave it out."
+            )
+        seen[job.name] = job
 
 
 def _printed(number: Number) -> dict[str, Any]:

@@ -22,14 +22,14 @@ from rich.console import Console
 
 from fedsuite.launch import end_with_parent
 from fedsuite.record import make_folder, read_document, write_json
+from fedsuite.runs import OUTPUT
 from fedsuite.settings import UserError
-from fedsuite.suite_plan import DONE, MANIFEST, Job, manifest, plan_jobs
+from fedsuite.suite_plan import DONE, MANIFEST, Job, ending, manifest, plan_jobs
 from fedsuite.suite_view import Run, View
 from fedsuite.suites import Suite, select
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 20.0
-OUTPUT = "console.log"
 
 
 def run_suite(
@@ -44,6 +44,11 @@ def run_suite(
 ) -> int:
     """Run what is not done; return 1 if a run failed, else 0."""
     absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
+    if absolute and not Path(absolute).is_dir():
+        raise UserError(
+            f"--data-root {data_root} is not a folder. Give the folder that holds the datasets, "
+            "or leave it out to take them from the hub."
+        )
     mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
     folder = results / suite.name
     make_folder(folder)
@@ -145,10 +150,10 @@ def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
 
 
 def _words(job: Job) -> list[str]:
-    if job.begun:
-        return ["resume", str(job.folder)]
-    unsaid = ("algo", "run-name", "resume")
+    """Start, or go on: from where this call says the data are, not where they once were."""
+    unsaid = ("algo", "run-name")
     settings = {key: value for key, value in job.config.flat().items() if key not in unsaid}
+    settings["resume"] = job.begun
     pairs = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items()]
     return ["run", job.config.algo, *pairs, "--name", job.name]
 
@@ -168,7 +173,7 @@ def _prepare() -> None:
 
 def _reason(job: Job, status: int) -> str:
     """Return the line that says why a run failed."""
-    recorded = str(read_document(job.folder / "summary.json").get("reason") or "")
+    recorded = str(ending(job.folder).get("reason") or "")
     said = (job.folder / OUTPUT).read_text(errors="replace")
     lines = [line for line in (recorded or said).splitlines() if line.strip()]
     if status < 0:
@@ -192,16 +197,20 @@ def _hold(folder: Path) -> Iterator[None]:
 
 def _finished_elsewhere(folder: Path) -> dict[str, Path]:
     """Return the finished runs of the suites beside this one, by key."""
-    found = {}
+    found: dict[str, Path] = {}
     for path in folder.parent.glob(f"*/{MANIFEST}"):
         if path.parent != folder:
-            for run in read_document(path).get("runs", []):
-                found[str(run["key"])] = path.parent / str(run["name"])
-    return {
-        key: place
-        for key, place in found.items()
-        if read_document(place / "summary.json").get("status") in DONE
-    }
+            found |= _listed(path)
+    return {key: place for key, place in found.items() if ending(place).get("status") in DONE}
+
+
+def _listed(manifest: Path) -> dict[str, Path]:
+    """Return a suite's runs by key; none of a manifest that is damaged."""
+    try:
+        runs = read_document(manifest).get("runs", [])
+        return {str(run["key"]): manifest.parent / str(run["name"]) for run in runs}
+    except (UserError, KeyError, TypeError):
+        return {}
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -54,7 +54,7 @@ TYPES: dict[str, type] = {
 }
 REQUIRED = ("title", "metric", "rows", "columns", "runs", "axes")
 GIVEN_BY_COMMAND = ("data-root", "results-dir", "run-name", "resume")
-KEYS = defaults(RunConfig)
+KEYS = [key for key in defaults(RunConfig) if key not in ("params", *GIVEN_BY_COMMAND)]
 Settings = dict[str, Any]
 Axis = dict[Label, tuple[Settings, Settings]]
 
@@ -142,7 +142,9 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
         values = {str(plan.labels.get(label)) for plan in suite.plans}
         known = suite.plans[0].labels
         if not separator or label not in known:
-            raise UserError(f"--only {pair} is not possible. Labels: {', '.join(known)}.")
+            raise UserError(
+                f"--only {pair} is not possible. Write LABEL=VALUE; labels: {', '.join(known)}."
+            )
         if not any(fnmatchcase(value, pattern) for value in values):
             raise UserError(f"--only {pair} picks no run. {suggest(pattern, sorted(values))}")
         wanted.setdefault(label, []).append(pattern)
@@ -262,6 +264,13 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
         for name in names:
             if name not in labels:
                 raise UserError(f"{path}: {where} names '{name}'. {suggest(str(name), labels)}")
+    for name in labels:
+        hidden = name not in (suite.rows, *suite.columns, "seed")
+        if hidden and len({plan.labels[name] for plan in suite.plans}) > 1:
+            raise UserError(
+                f"{path}: the axis '{name}' is in neither rows nor columns, so a table would mix "
+                f"its values up with seeds. Add it to columns."
+            )
     for source in suite.paper:
         if source not in sources():
             known = suggest(str(source), sources())

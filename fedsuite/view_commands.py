@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fedsuite.settings import UserError
+
 
 def add_view_commands(commands: Any) -> None:
     """Add them to the command line."""
@@ -38,6 +40,8 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 def _report(arguments: argparse.Namespace) -> None:
     from fedsuite.report.build import make_report
 
+    if Path(arguments.output).exists() and not Path(arguments.output).is_dir():
+        raise UserError(f"-o {arguments.output} is a file. Give a folder for the report.")
     page = make_report(arguments.name, Path(arguments.output), arguments.results_dir)
     print(f"{page} (report.md, results.csv, runs.csv and figures/ are beside it)")
 
@@ -56,7 +60,6 @@ def _watch(arguments: argparse.Namespace) -> int:
 
     from fedsuite.record import find_run
     from fedsuite.runs import is_suite
-    from fedsuite.settings import UserError
     from fedsuite.watch import watch
 
     for folder in (Path(arguments.name), Path(arguments.results_dir) / arguments.name):

@@ -184,3 +184,12 @@ def test_numbers_and_deviations_are_read_as_printed() -> None:
     assert (taco.value, taco.std, taco.metric) == (83.80, 0.06, "final_accuracy")
     assert numbers["FedADW, Table 2", "fedadw", "TINY*", "Dir(0.1)"].std == 0.05
     assert numbers["TACO, Table II", "freeloaders", "CIFAR-10"].value == 0.88
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_guide_has_every_suite_with_its_runs(file: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "reproducing.md").read_text()
+    (row,) = [line for line in guide.splitlines() if line.startswith(f"| `{file.stem}` |")]
+    cells_of_row = [cell.strip() for cell in row.strip("|").split("|")]
+    counts = [str(len(read_suite(file, scale).plans)) for scale in SCALES]
+    assert [cells_of_row[2], cells_of_row[4]] == counts

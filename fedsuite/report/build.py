@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedsuite.record import make_folder, write_atomically
@@ -24,6 +27,7 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
     """Write the report of a run, a suite or a folder; return the page."""
     collection = open_collection(name, results_dir)
     make_folder(out / "figures")
+    before = _figures_of(out / "report.md")
     with figures.look():
         document = build(collection)
         drawn = {p.name: figures.svg(p.figure) for p in pictures(document)}
@@ -32,6 +36,7 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
             write_atomically(path.with_suffix(".png"), figures.png(picture.figure))
             text = figures.standalone(drawn[picture.name])
             write_atomically(path.with_suffix(".svg"), text.encode())
+    _remove(out / "figures", before - set(drawn))
     write_atomically(out / "results.csv", results_csv(collection).encode())
     write_atomically(out / "runs.csv", runs_csv(collection).encode())
     write_atomically(out / "report.md", markdown.render(document).encode())
@@ -54,7 +59,7 @@ def build(collection: Collection) -> Document:
         Section("How to repeat this", _repeat(collection)),
     ]
     title = curves.tag(collection, collection.title)
-    return Document(title, SMALL if collection.small else "", sections)
+    return Document(title, SMALL if collection.small else "", _named_apart(sections))
 
 
 def pictures(document: Document) -> list[Picture]:
@@ -65,6 +70,37 @@ def pictures(document: Document) -> list[Picture]:
             inner = block.blocks if isinstance(block, Fold) else [block]
             found += [b for b in inner if isinstance(b, Picture)]
     return found
+
+
+def _named_apart(sections: Sequence[Section]) -> list[Section]:
+    """Number figures whose names come to the same, such as those of TINY and TINY*."""
+    taken: set[str] = set()
+
+    def apart(block: Block) -> Block:
+        if isinstance(block, Fold):
+            return replace(block, blocks=[apart(inner) for inner in block.blocks])
+        if not isinstance(block, Picture):
+            return block
+        name, number = block.name, 1
+        while name in taken:
+            number += 1
+            name = f"{block.name}-{number}"
+        taken.add(name)
+        return replace(block, name=name)
+
+    return [replace(section, blocks=[apart(b) for b in section.blocks]) for section in sections]
+
+
+def _figures_of(report: Path) -> set[str]:
+    """Return the figures of an earlier report in this place."""
+    text = report.read_text(encoding="utf-8", errors="replace") if report.is_file() else ""
+    return set(re.findall(r"\]\(figures/([\w-]+)\.png\)", text))
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        for ending in (".png", ".svg"):
+            (folder / f"{name}{ending}").unlink(missing_ok=True)
 
 
 def _in_short(collection: Collection) -> list[Block]:
@@ -93,6 +129,9 @@ def _runs(collection: Collection) -> list[Block]:
 
 def _repeat(collection: Collection) -> list[Block]:
     blocks: list[Block] = [Code(collection.command)] if collection.command else []
+    if collection.planned > len(collection.runs):
+        some = f"{len(collection.runs)} of the {collection.planned} runs of this command"
+        blocks.append(Text(f"Here are {some}, as --only picked them."))
     commands = [run.meta["command"] for run in collection.runs if run.meta.get("command")]
     if not commands:
         return [*blocks, Text("No run's settings can be read.")]

@@ -170,7 +170,7 @@ def bytes_moved(collection: Collection) -> list[Block]:
     for sent, received in zip(up, down, strict=True):
         runs = [run for run in collection.usable(sent.row, sent.column) if run.done]
         trained = sum(r.get("clients") or 0 for run in runs for r in run.history)
-        if runs and trained:
+        if sent.values and received.values and trained:
             each = [sum(value(r, f"{w}_bytes") or 0 for r in runs) for w in ("upload", "download")]
             totals = [f"{mean(c.values) / 1e6:,.2f}" for c in (sent, received)]
             lines.append(

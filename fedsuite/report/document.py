@@ -45,7 +45,8 @@ class Table:
 
 def _is_number(cell: str) -> bool:
     """Whether a cell has a number, or stands for one that is not there."""
-    return cell.lstrip("+-")[:1].isdigit() or cell in ("", "–") or cell.startswith("none of")
+    missing = cell in ("", "–") or cell.startswith(("none of", "nan"))
+    return missing or cell.lstrip("+-")[:1].isdigit()
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Fold:
     """Blocks that open on demand."""
 
     title: str
-    blocks: Sequence[Text | Code | Table | Picture]
+    blocks: Sequence[Block]
 
 
 Block = Text | Code | Table | Picture | Fold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedsuite.report.style import GREY, Style
@@ -13,6 +13,8 @@ from fedsuite.report.style import GREY, Style
 INK = "#1f2329"
 WIDTH, HEIGHT = 4.0, 2.8
 TITLE_LETTERS = 38
+LABEL_LETTERS, SIDE_LETTERS, LEGEND_LETTERS = 30, 18, 44
+LINE = 0.18
 LOOK: dict[Any, Any] = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
@@ -56,8 +58,8 @@ def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
     axes.set_title(textwrap.fill(title, TITLE_LETTERS), loc="left")
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    axes.set_xlabel(textwrap.fill(x_label, LABEL_LETTERS))
+    axes.set_ylabel(textwrap.fill(y_label, LABEL_LETTERS))
     if "round" in x_label:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
@@ -72,8 +74,8 @@ def lines(
     limits: Mapping[str, float] | None = None,
 ) -> Any:
     """Draw curves with their bands, and level lines that are named."""
-    legend_rows = -(-(len(series) + len(limits or {})) // 3)
-    figure, axes = plain(title, x_label, y_label, HEIGHT + 0.2 * legend_rows)
+    height = HEIGHT + legend_height([*series, *(limits or {})])
+    figure, axes = plain(title, x_label, y_label, height)
     for name, (xs, ys, low, high) in series.items():
         style = looks[name]
         axes.plot(
@@ -83,7 +85,7 @@ def lines(
             linestyle=style.line,
             marker=style.marker,
             markevery=max(1, len(xs) // 8),
-            label=name,
+            label=textwrap.fill(name, LEGEND_LETTERS),
         )
         if low is not None and high is not None:
             axes.fill_between(xs, low, high, color=style.colour, alpha=0.18, linewidth=0)
@@ -96,17 +98,41 @@ def lines(
 def add_legend(figure: Any) -> None:
     """Put the legend below the plot, where it hides nothing."""
     names = figure.axes[0].get_legend_handles_labels()[1]
-    longest = max((len(name) for name in names), default=0)
-    columns = 3 if longest < 12 else 2 if longest < 22 else 1
     if names:
-        figure.legend(loc="outside lower center", ncols=columns)
+        figure.legend(loc="outside lower center", ncols=legend_columns(names))
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Return how many names fit side by side."""
+    longest = max(map(len, names), default=0)
+    return 3 if longest < 12 else 2 if longest < 22 else 1
+
+
+def legend_height(names: Sequence[str]) -> float:
+    """Return the room that a legend takes from the plot above it."""
+    lines = sum(len(textwrap.wrap(name, LEGEND_LETTERS)) for name in names)
+    return LINE * -(-lines // legend_columns(names))
+
+
+def name_rows(axes: Any, names: Sequence[str]) -> None:
+    """Write a name beside every row, from the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+
+
+def wrapped(names: Iterable[str]) -> tuple[list[str], float]:
+    """Return names that leave room for a plot beside them, and the height of their added lines."""
+    texts = [textwrap.fill(name, SIDE_LETTERS) for name in names]
+    return texts, LINE * sum(text.count("\n") for text in texts)
 
 
 def bars(
     title: str, x_label: str, values: Mapping[str, tuple[float, float]], looks: Mapping[str, Style]
 ) -> Any:
     """Draw a bar per name with its deviation, the number beside it."""
-    figure, axes = plain(title, x_label, "", 1.0 + 0.32 * len(values))
+    names, more = wrapped(values)
+    figure, axes = plain(title, x_label, "", 1.0 + 0.32 * len(values) + more)
     places = range(len(values))
     means = [mean for mean, _ in values.values()]
     spreads = [spread for _, spread in values.values()]
@@ -116,10 +142,8 @@ def bars(
         axes.annotate(
             f"{mean:.3g}", (mean + spread, place), (4, 0), textcoords="offset points", va="center"
         )
-    axes.set_yticks(places, list(values))
-    axes.invert_yaxis()
+    name_rows(axes, names)
     axes.margins(x=0.15)
-    axes.grid(axis="y", visible=False)
     return figure
 
 
@@ -127,7 +151,8 @@ def boxes(
     title: str, x_label: str, values: Mapping[str, Sequence[float]], looks: Mapping[str, Style]
 ) -> Any:
     """Draw a box per name, whiskers to the ends, and every value as a dot."""
-    figure, axes = plain(title, x_label, "", 1.1 + 0.4 * len(values))
+    names, more = wrapped(values)
+    figure, axes = plain(title, x_label, "", 1.2 + 0.4 * len(values) + more)
     places = list(range(len(values)))
     drawn = axes.boxplot(
         list(values.values()),
@@ -145,9 +170,7 @@ def boxes(
         box.set(facecolor=looks[name].colour, alpha=0.45, edgecolor=INK)
         shifts = [place + 0.18 * ((k * 7) % 5 - 2) / 2 for k in range(len(values[name]))]
         axes.plot(values[name], shifts, ".", color=looks[name].colour, markersize=4)
-    axes.set_yticks(places, list(values))
-    axes.invert_yaxis()
-    axes.grid(axis="y", visible=False)
+    name_rows(axes, names)
     return figure
 
 
@@ -159,7 +182,7 @@ def dots(
     looks: Mapping[str, Style],
 ) -> Any:
     """Draw a dot per pair of numbers."""
-    figure, axes = plain(title, x_label, y_label, HEIGHT + 0.2)
+    figure, axes = plain(title, x_label, y_label, HEIGHT + legend_height(list(values)))
     for name, (xs, ys) in values.items():
         axes.plot(
             xs, ys, looks[name].marker, color=looks[name].colour, alpha=0.75, ls="", label=name

@@ -7,23 +7,23 @@ from fedsuite.report.document import Block, Bold, Code, Document, Fold, Picture,
 
 def render(document: Document) -> str:
     """Write a document."""
-    parts = [f"# {document.title}"]
+    parts = [f"# {_safe(document.title)}"]
     if document.banner:
-        parts.append(f"> **{document.banner}**")
+        parts.append(f"> **{_safe(document.banner)}**")
     for section in document.sections:
-        parts += [f"## {section.title}", *map(_block, section.blocks)]
+        parts += [f"## {_safe(section.title)}", *map(_block, section.blocks)]
     return "\n\n".join(parts) + "\n"
 
 
 def _block(block: Block) -> str:
     if isinstance(block, Text):
-        return block.text
+        return _safe(block.text)
     if isinstance(block, Code):
         return f"```sh\n{block.text}\n```"
     if isinstance(block, Picture):
-        return f"![{block.alt.replace(']', ')')}](figures/{block.name}.png)"
+        return f"![{_safe(block.alt).replace(']', ')')}](figures/{block.name}.png)"
     if isinstance(block, Fold):
-        return "\n\n".join([f"**{block.title}**", *map(_block, block.blocks)])
+        return "\n\n".join([f"**{_safe(block.title)}**", *map(_block, block.blocks)])
     return table(block)
 
 
@@ -32,10 +32,15 @@ def table(block: Table) -> str:
     rules = ["---" if left else "---:" for left in block.in_words]
     lines = [block.headings, rules, *block.rows]
     text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-    title = f"**{block.title}**" if block.title else ""
-    return "\n\n".join(part for part in (title, text, block.caption) if part)
+    title = f"**{_safe(block.title)}**" if block.title else ""
+    return "\n\n".join(part for part in (title, text, _safe(block.caption)) if part)
 
 
 def _cell(text: str) -> str:
-    safe = text.replace("|", "\\|").replace("\n", " ")
+    safe = _safe(text).replace("|", "\\|").replace("\n", " ")
     return f"**{safe}**" if isinstance(text, Bold) else safe
+
+
+def _safe(text: str) -> str:
+    """Keep a name from being taken for HTML."""
+    return text.replace("<", "&lt;")

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Any
 
 from fedsuite.report.document import Block, Bold, Table, Text
@@ -13,11 +14,15 @@ from fedsuite.runs import Collection, PaperNumber, Run
 from fedsuite.spread import deviation, mean
 
 NONE = "–"
+NAMES = {
+    "mean_last5_accuracy": "mean accuracy of the last five rounds",
+    "personal_worst": "personal accuracy of the worst client",
+}
 RUN_FIELDS = (
     "state rounds final_accuracy best_accuracy mean_last5_accuracy final_loss smoothness "
     "personal_accuracy personal_mean personal_std personal_worst target_accuracy rounds_to_target "
-    "compute_seconds_to_target wall_seconds client_compute_seconds upload_bytes download_bytes "
-    "failed_replies freeloader_tpr freeloader_fpr"
+    "compute_seconds_to_target compute_seconds_per_round wall_seconds client_compute_seconds "
+    "upload_bytes download_bytes failed_replies freeloader_tpr freeloader_fpr"
 ).split()
 
 
@@ -63,7 +68,8 @@ def value(run: Run, metric: str) -> float | None:
 
 def unit(metric: str) -> str:
     """Name a metric with its unit."""
-    words = metric.replace("_", " ").replace(".", " ").replace("tpr", "TPR").replace("fpr", "FPR")
+    words = NAMES.get(metric, metric.replace("_", " ").replace(".", " "))
+    words = words.replace("tpr", "TPR").replace("fpr", "FPR")
     if is_share(metric):
         return f"{words} (%)" if metric != "smoothness" else f"{words} (points)"
     return words if "seconds" not in metric else f"{words} (s)"
@@ -144,7 +150,7 @@ def results_table(collection: Collection, metric: str, better: str) -> Table | T
 
 
 def _best(better: str, column: Sequence[Cell]) -> float | None:
-    means = [cell.mean for cell in column if cell.mean is not None]
+    means = [cell.mean for cell in column if cell.mean is not None and not isnan(cell.mean)]
     return (min if better == "lower" else max)(means, default=None)
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from fedsuite.cli import main
 from fedsuite.compare import compare, compare_column, gather, say
 from fedsuite.plot import lines_plot
+from fedsuite.progress import show
 from fedsuite.settings import UserError
 from fedsuite.spread import deviation, paired_difference
 
@@ -115,6 +116,69 @@ def test_mistakes_are_sentences(runs: Path) -> None:
         gather([str(runs / "taco1")], "runs")
     with pytest.raises(UserError, match="no 'scaffold' among"):
         compare([str(runs)], "runs", Console(), against="scaffold")
+    with pytest.raises(UserError, match=r"metric 'final_loss2'.*mean 'final_loss'"):
+        compare([str(runs)], "runs", Console(), metric="final_loss2")
+
+
+def test_methods_that_share_no_setting_cannot_be_compared(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", "fedavg", [0.1, 0.5])
+    write_run(tmp_path, "b", "taco", [0.1, 0.5], lr=0.2)
+    with pytest.raises(UserError, match="No two methods ran in the same setting"):
+        compare([str(tmp_path)], "runs", Console())
+    write_run(tmp_path, "c", "fedprox", [0.1, 0.5])
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path)], "runs", console)
+    assert "Only taco ran here" in console.export_text()
+
+
+def test_a_suite_keeps_its_labels_and_its_metric(tmp_path: Path) -> None:
+    """Smoothness, less is better: 3 against 5 points in both seeds."""
+    entries = []
+    for name, points in (("plain", 5), ("fedbac (gradient)", 3)):
+        for seed in (1, 2):
+            run = f"{name[:5]}{seed}"
+            folder = write_run(tmp_path, run, "fedbac", [0.1, 0.5], seed=seed)
+            summary = json.loads((folder / "summary.json").read_text())
+            summary["smoothness"] = (points + 0.001 * points * seed) / 100
+            (folder / "summary.json").write_text(json.dumps(summary))
+            labels = {"variant": name, "dataset": "MNIST", "seed": seed}
+            entries.append({"name": run, "labels": labels, "key": run})
+    manifest = {"name": "mine", "metric": "smoothness", "better": "lower", "rows": "variant"}
+    manifest |= {"columns": ["dataset"], "runs": entries}
+    (tmp_path / "suite.json").write_text(json.dumps(manifest))
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path)], "runs", console)
+    text = console.export_text()
+    assert "fedbac (gradient)" in text and "less plain" in text and "smoothness (points)" in text
+    assert "better, beyond noise" in text and "-2.00" in text
+
+
+def test_seeds_in_common_are_counted(tmp_path: Path) -> None:
+    for seed, algo in ((1, "fedavg"), (2, "fedavg"), (3, "fedavg"), (2, "taco"), (3, "taco")):
+        write_run(tmp_path, f"{algo}{seed}", algo, [0.1, 0.5 + 0.1 * seed], seed=seed)
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path)], "runs", console)
+    assert "+0.00 (2 in common)" in console.export_text()
+
+
+def test_names_and_reasons_are_no_markup(tmp_path: Path) -> None:
+    for name, algo in (("a", "fedavg"), ("b [bold]", "taco")):
+        write_run(tmp_path, name, algo, [0.1, 0.5])
+    folder = write_run(tmp_path, "c", "taco", [0.1, 0.5], status="failed")
+    summary = json.loads((folder / "summary.json").read_text()) | {"reason": "E: [/tmp/x] gone"}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
+    compare([str(tmp_path)], "runs", console)
+    show(tmp_path / "b [bold]", console)
+    text = console.export_text()
+    assert "E: [/tmp/x] gone" in text and "b [bold]  finished" in text
+
+
+def test_long_names_leave_room_for_the_curves() -> None:
+    series = {"a" * 60: ([0, 1], [0.0, 8.0])}
+    lines = lines_plot(series, width=40, height=4, x_label="accuracy (%) by round")
+    assert max(map(len, lines.plain.splitlines())) <= 80
+    assert "aaa…" in lines.plain and " accuracy (%) by round " in lines.plain
 
 
 def test_curves_are_named_at_their_ends() -> None:

@@ -205,7 +205,9 @@ def test_the_small_scale_is_named_in_every_output(
     monkeypatch.setattr(suite_runner.Crew, "start", pretend)
     monkeypatch.setattr(suite_runner.Crew, "look", lambda crew, run: None)
     assert main(["suite", "mine.toml", "--scale", "small"]) == 0
-    assert all("small scale" in line for line in capsys.readouterr().out.splitlines()[::2])
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert all("small scale" in line for line in lines[::2])
+    assert last.endswith("fedsuite report " + str(Path("runs/mine-small").absolute()))
     assert manifest("mine-small")["scale"] == "small"
 
 
@@ -216,6 +218,33 @@ def test_two_calls_of_one_suite_do_not_meet() -> None:
         with pytest.raises(UserError, match="being run by another process"):
             with suite_runner._hold(Path("runs/mine")):
                 pass
+
+
+def test_a_run_goes_on_with_the_data_root_of_this_call() -> None:
+    write("mine", ["fedavg"])
+    suite = read_suite(Path("mine.toml"))
+    (job,), _ = plan_jobs(suite, suite.plans, Path("runs"), "/new")
+    assert "resume=false" in suite_runner._words(job)
+    job.folder.mkdir(parents=True)
+    write_json(job.folder / "config.json", job.config.flat() | {"data-root": "/old"})
+    words = suite_runner._words(job)
+    assert words[:2] == ["run", "fedavg"] and words[-2:] == ["--name", job.name]
+    assert "resume=true" in words and "data-root=/new" in words
+
+
+def test_a_damaged_neighbour_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("cut", "{"), ("poor", '{"runs": [{"name": "x"}]}'), ("odd", "[1]")):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "suite.json").write_text(text)
+    write("mine", ["fedavg"])
+    assert main(["suite", "mine.toml"]) == 0
+    (folder,) = run_folders("mine")
+    before = contents(folder)
+    (folder / "summary.json").write_text("{")
+    assert main(["suite", "mine.toml"]) == 0
+    assert "0 of them done before" in capsys.readouterr().out
+    assert contents(folder) == before
+    assert read_document(folder / "summary.json")["status"] == "finished"
 
 
 def test_cores_are_not_oversubscribed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +293,9 @@ def _table(view: View, rows: int) -> list[str]:
     [
         (["suite", "none.toml"], "no suite file 'none.toml'"),
         (["suite", "mine.toml", "--only", "algo=x"], "picks no run"),
+        (["suite", "mine.toml", "--only", "fedavg"], "Write LABEL=VALUE; labels: seed, algo"),
         (["suite", "mine.toml", "--results-dir", "mine.toml"], "results-dir"),
+        (["suite", "mine.toml", "--data-root", "away"], "--data-root away is not a folder"),
     ],
 )
 def test_a_mistake_ends_at_once(

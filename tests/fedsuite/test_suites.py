@@ -154,7 +154,7 @@ def test_only_picks_runs_by_label(write: Write) -> None:
     assert len(select(suite, [])) == 8
     assert len(select(suite, ["algo=fedprox*", "seed=2"])) == 2
     assert len(select(suite, ["data=even", "data=skewed", "algo=fedavg"])) == 4
-    with pytest.raises(UserError, match="Labels: seed, algo, data"):
+    with pytest.raises(UserError, match="LABEL=VALUE; labels: seed, algo, data"):
         select(suite, ["colour=red"])
     with pytest.raises(UserError, match="Did you mean 'fedavg'"):
         select(suite, ["algo=fedavgg"])
@@ -222,6 +222,7 @@ def test_the_manifest_tells_a_report_what_it_needs(write: Write, tmp_path: Path)
         "command": f"fedsuite suite {suite.path} --scale small --data-root ../data",
         "paper": [],
         "paper_also": [],
+        "planned": 2,
     }
 
 
@@ -239,3 +240,25 @@ def test_runs_this_version_cannot_run_matter_only_when_chosen(write: Write, tmp_
     assert len(mine) == 4
     with pytest.raises(UserError, match="unheard-of"):
         plan_jobs(suite, suite.plans, tmp_path, "")
+
+
+def test_an_axis_must_show_in_the_table(write: Write) -> None:
+    """Two values of data in one cell would pass for two seeds; one value hides nothing."""
+    hidden = TEXT.replace('columns = ["data"]', "columns = []")
+    with pytest.raises(UserError, match="axis 'data' is in neither rows nor columns"):
+        read_suite(write(hidden))
+    assert len(read_suite(write(hidden), "small").plans) == 2
+
+
+def test_two_labels_for_one_run_are_refused(write: Write, tmp_path: Path) -> None:
+    twins = TEXT.replace("fedavg = {}", 'fedavg = {}\n"FedAvg!" = { algo = "fedavg" }')
+    suite = read_suite(write(twins.replace("runs = 8", "runs = 12")))
+    with pytest.raises(UserError, match="algo=fedavg, data=even.*algo=FedAvg!.* the same run"):
+        plan_jobs(suite, suite.plans, tmp_path, "")
+
+
+def test_keys_that_the_command_gives_are_not_proposed(write: Write) -> None:
+    with pytest.raises(UserError, match="unknown key 'base.num-client'") as refused:
+        read_suite(write(TEXT.replace("num-clients", "num-client")))
+    assert "'num-clients'" in str(refused.value)
+    assert "results-dir" not in str(refused.value) and "params" not in str(refused.value)
