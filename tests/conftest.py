@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-for helpers in ("fedsuite", "clients", "strategies"):
+for helpers in ("fedsuite", "clients", "strategies", "tasks"):
     sys.path.insert(0, str(Path(__file__).parent / helpers))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -1,0 +1,172 @@
+"""Where rows come from, and the sentences for what cannot be read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mirrors import adult_rows, grey, sample_mirror, write_split
+
+from fedsuite.settings import UserError
+from tasks.datasets import DATASETS, load_dataset
+
+# The hub
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what the hub's libraries write inside the test's folder, and their telemetry off."""
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+def from_folder(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> None:
+    """Let a dataset's hub id be a local folder, which the hub's library loads the same way."""
+    monkeypatch.setitem(
+        DATASETS, name, dataclasses.replace(DATASETS[name], hub_id=str(folder / name))
+    )
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_the_hub_gives_the_same_arrays_as_a_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = "configs:\n- config_name: cropped_digits\n  data_files:\n"
+    card += "".join(f"  - split: {s}\n    path: {s}-*\n" for s in ("train", "test"))
+    for name in ("svhn", "adult"):
+        sample_mirror(tmp_path, name)
+        from_folder(monkeypatch, name, tmp_path)
+    (tmp_path / "svhn" / "README.md").write_text(f"---\n{card}---\n")
+    (tmp_path / "adult" / "test-00000-of-00001.parquet").unlink()
+    for name, rows, train in (("svhn", 32, 24), ("adult", 24, 22)):
+        mirror = load_dataset(name, str(tmp_path), tmp_path / "cache")
+        hub = load_dataset(name, "", tmp_path / "cache")
+        assert (mirror.source, hub.source) == ("data-root", "hub")
+        assert hub.num_train == train and len(hub.y) == rows
+        assert hub.class_names == mirror.class_names
+        np.testing.assert_array_equal(hub.x, mirror.x)
+        np.testing.assert_array_equal(hub.y, mirror.y)
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_a_data_root_without_the_dataset_goes_on_to_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample_mirror(tmp_path, "mnist")
+    from_folder(monkeypatch, "mnist", tmp_path)
+    (tmp_path / "root" / "mnist").mkdir(parents=True)
+    data = load_dataset("mnist", str(tmp_path / "root"), tmp_path / "cache")
+    assert data.source == "hub" and data.num_train == 24
+
+
+@pytest.mark.usefixtures("hub_cache")
+@pytest.mark.parametrize("dead", ["endpoint", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
+def test_neither_mirror_nor_hub(dead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = dataclasses.replace(DATASETS["svhn"], hub_id="nobody/no-such-dataset")
+    monkeypatch.setitem(DATASETS, "svhn", missing)
+    if dead == "endpoint":
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    else:
+        monkeypatch.setenv(dead, "1")
+    with pytest.raises(UserError) as caught:
+        load_dataset("svhn", str(tmp_path), tmp_path / "cache")
+    sentence = str(caught.value)
+    reason = "no connection to http://127.0.0.1:9" if dead == "endpoint" else f"{dead} is set"
+    for part in (
+        "'svhn'",
+        f"data-root '{tmp_path}' has no svhn/train-*.parquet",
+        f"'nobody/no-such-dataset' ({reason}",
+        "Set data-root to a folder that holds svhn/train-*.parquet",
+        "run once on a machine that reaches the hub",
+    ):
+        assert part in sentence
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_dataset_that_is_not_on_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data-root is not set.*emnist/train-.*no copy"):
+        load_dataset("emnist", cache_dir=tmp_path)
+
+
+# Mistakes
+
+
+def test_unknown_dataset() -> None:
+    with pytest.raises(
+        UserError, match=r"'cifar-10' is not known. Did you mean 'cifar10'\? .*svhn"
+    ):
+        load_dataset("cifar-10")
+
+
+def test_data_root_that_is_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data-root = '.*nowhere' is not a directory"):
+        load_dataset("mnist", str(tmp_path / "nowhere"))
+
+
+def test_missing_column(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_split(tmp_path / "mnist", split, {"picture": [grey(0)], "label": [0]})
+    with pytest.raises(UserError, match=r"'mnist' needs a column 'image'.*picture, label"):
+        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("bad", [10, -1])
+def test_label_outside_the_classes(bad: int, tmp_path: Path) -> None:
+    write_split(tmp_path / "mnist", "train", {"image": [grey(0), grey(1)], "label": [0, 1]})
+    write_split(tmp_path / "mnist", "test", {"image": [grey(0), grey(1)], "label": [0, bad]})
+    sentence = f"row 1 of the test split has '{bad}' in column 'label'.* 10 classes"
+    with pytest.raises(UserError, match=sentence):
+        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+
+
+def test_label_that_train_does_not_know(tmp_path: Path) -> None:
+    write_split(tmp_path / "adult", "train", adult_rows())
+    write_split(tmp_path / "adult", "test", adult_rows(income=["<=50K", "<=50K."]))
+    with pytest.raises(UserError, match=r"row 1 of the test split has '<=50K.'.*<=50K, >50K"):
+        load_dataset("adult", str(tmp_path), tmp_path / "cache")
+
+
+def test_missing_label(tmp_path: Path) -> None:
+    write_split(tmp_path / "mnist", "train", {"image": [grey(0), grey(1)], "label": [0, None]})
+    write_split(tmp_path / "mnist", "test", {"image": [grey(0)], "label": [0]})
+    with pytest.raises(UserError, match=r"1 train rows have no value in column 'label'"):
+        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+
+
+def test_bytes_that_are_no_image(tmp_path: Path) -> None:
+    broken = {"bytes": b"GIF89a", "path": None}
+    write_split(tmp_path / "mnist", "train", {"image": [grey(0), broken], "label": [0, 0]})
+    write_split(tmp_path / "mnist", "test", {"image": [grey(0)], "label": [0]})
+    with pytest.raises(UserError, match=r"row 1 of the train split has no image"):
+        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+
+
+def test_file_that_is_no_parquet(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "mnist" / f"{split}-0.parquet").write_text("version https://git-lfs.github.com")
+    with pytest.raises(UserError, match=r"train-0.parquet' cannot be read as a parquet file"):
+        load_dataset("mnist", str(tmp_path), tmp_path / "cache")
+
+
+def test_context_of_another_length(tmp_path: Path) -> None:
+    rows = {"x": ["a" * 80, "a" * 79], "y": ["a", "a"], "character_id": ["A", "A"]}
+    write_split(tmp_path / "shakespeare", "train", rows)
+    write_split(tmp_path / "shakespeare", "test", rows)
+    with pytest.raises(UserError, match=r"row 1.* column 'x' has 79 characters where 80"):
+        load_dataset("shakespeare", str(tmp_path), tmp_path / "cache")
+
+
+def test_too_few_rows_to_hold_any_out(tmp_path: Path) -> None:
+    columns = {"image": [grey(0)], "character": [0], "writer_id": ["w"]}
+    write_split(tmp_path / "femnist", "train", columns)
+    with pytest.raises(UserError, match=r"too few rows: 1 to train on, 0 to test on"):
+        load_dataset("femnist", str(tmp_path), tmp_path / "cache")
+
+
+def test_cache_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"FEDSUITE_CACHE"):
+        load_dataset("digits", cache_dir=tmp_path / "file" / "cache")
