@@ -156,7 +156,8 @@ def _best(better: str, column: Sequence[Cell]) -> float | None:
 
 def _ours(cell: Cell, most: int) -> str:
     if not cell.values:
-        return f"none of {cell.runs}" if cell.runs else NONE
+        missed = cell.runs and cell.metric.endswith("_to_target")
+        return f"none of {cell.runs}" if missed else NONE
     few = len(cell.values) < most or len(cell.values) < cell.runs
     text = spread(cell.values, digits(cell.metric))
     return text + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
