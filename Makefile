@@ -36,7 +36,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
 
 faults: $(READY)
-	@$(BIN)/python -m benchmarks.faults
+	@$(BIN)/python -m faults
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .hypothesis

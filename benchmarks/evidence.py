@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.record import read_document
+from fedsuite.core.files import read_document
 
 SEEDS = (1, 2, 3)
 Settings = Mapping[str, Any]
@@ -217,7 +217,7 @@ def _one_thread() -> None:
 
 def _run(settings: Settings) -> str:
     from fedsuite.config import parse
-    from fedsuite.inline import run_inline
+    from fedsuite.engines.inline import run_inline
 
     folder = Path(settings["results-dir"]) / settings["run-name"]
     shutil.rmtree(folder, ignore_errors=True)

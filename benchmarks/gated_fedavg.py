@@ -12,8 +12,8 @@ from flwr.serverapp import Grid
 
 from benchmarks.gate import own_gate
 from clients.fedavg import FedAvgClient
+from fedsuite.core.vector import Vector
 from fedsuite.registry import Algorithm
-from fedsuite.vector import Vector
 from strategies.base import Round
 from strategies.fedavg import FedAvg
 
@@ -30,10 +30,10 @@ class GatedFedAvg(FedAvg):
         self.waited = own_gate().wait(server_round)
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Record the wait and average."""
-        round.scalars["gate_seconds"] = self.waited
-        return super().aggregate(round)
+        this_round.scalars["gate_seconds"] = self.waited
+        return super().aggregate(this_round)
 
 
 ALGORITHM = Algorithm(GatedFedAvg, FedAvgClient)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.job import open_job
-from fedsuite.ray_engine import CONNECTION, superlink
+from fedsuite.engines.ray import CONNECTION, superlink
 
 SOURCE = Path(__file__).resolve().parent / "quickstart"
 WORKERS = 2

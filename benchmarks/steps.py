@@ -13,11 +13,12 @@ from flwr.app import Message, MessageType
 
 from benchmarks.report import StepCost, quartiles
 from benchmarks.workloads import Workload
-from fedsuite import registry, wire
+from fedsuite import registry
 from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
-from fedsuite.inline import InlineGrid
-from fedsuite.training import run
+from fedsuite.core.messages import Instruction, read_instructions
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.training.loop import run
 from tasks.task import open_task
 
 REFERENCE = "fedavg"
@@ -52,7 +53,7 @@ class Bench:
     def __init__(self, config: RunConfig) -> None:
         grid = ListeningGrid(1)
         self.folder = run(config, grid, engine="inline") / "clients"
-        self.orders = wire.read_orders(grid.heard.content)
+        self.orders = read_instructions(grid.heard.content)
         self.worker = Worker(config, open_task(config.task))
 
     def seconds_per_step(self) -> float:
@@ -123,11 +124,11 @@ def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps:
     return parse(workload.settings(data_root, ROUNDS) | same)
 
 
-def _with_zeros(order: wire.Order, receives: tuple[str, ...], size: int) -> wire.Order:
+def _with_zeros(order: Instruction, receives: tuple[str, ...], size: int) -> Instruction:
     """Fill in vectors the server has not sent."""
     zeros = np.zeros(size, dtype=np.float32)
     missing = {name: zeros for name in receives if name not in order.arrays}
-    return wire.Order(order.arrays | missing, order.config)
+    return Instruction(order.arrays | missing, order.config)
 
 
 def _cost(name: str, pairs: list[tuple[float, float]]) -> StepCost:

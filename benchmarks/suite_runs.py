@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.record import read_lines
-from strategies.cohorts import balanced
+from fedsuite.core.files import read_lines
+from fedsuite.nodes.simulated import balanced
 
 ALGORITHM = "benchmarks.gated_fedavg:ALGORITHM"
 NODES = {"ray": 2, "inline": 1}

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.job import Job, save_arrays
 from benchmarks.synthetic import write_split, write_synthetic
-from fedsuite import seeds
 from fedsuite.config import RunConfig, parse
+from fedsuite.core import seeds
 from tasks.datasets import DATASETS
 from tasks.task import open_task
 

@@ -13,7 +13,7 @@ import torch
 
 from clients.local import LocalClient
 from clients.optim import make_optimizer
-from fedsuite.vector import Vector, to_numpy
+from fedsuite.core.vector import Vector, to_numpy
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
@@ -28,8 +28,8 @@ class AppleClient(LocalClient):
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[list[Vector], int, dict[str, Any]]:
         """Learn core and relations; keep the personal model as it then stands."""
-        me, device = self.site.client, self.model.device
-        own = self.site.state.load()
+        me, device = self.context.client, self.model.device
+        own = self.context.state.load()
         self.cores = torch.tensor(parameters[0], device=device)
         self.shares = torch.tensor(parameters[1], device=device)
         if "core" in own:
@@ -38,16 +38,16 @@ class AppleClient(LocalClient):
         kept = own.get("p", first)
         self.p = torch.tensor(np.append(kept, first[len(kept) :]), device=device)
         self.p_lr, self.penalty = float(config["p-lr"]), float(config["penalty"])
-        self.model.load(self.site.initial, own.get("buffers", self.site.initial_buffers))
+        self.model.load(self.context.initial, own.get("buffers", self.context.initial_buffers))
         metrics = self.train(config["lr"])
         core, p = to_numpy(self.cores[me]), to_numpy(self.p)
         self._keep_own(core=core, p=p)
         metrics |= {"p-own": float(p[me]), "p-sum": float(p.sum())}
-        return [core - self.site.initial], len(self.rows), metrics
+        return [core - self.context.initial], len(self.rows), metrics
 
     def train(self, lr: float) -> dict[str, float]:
         """Take the steps; the model is the mixture throughout."""
-        how, model, core = self.site.training, self.model, self.cores[self.site.client]
+        how, model, core = self.context.training, self.model, self.cores[self.context.client]
         model.module.train()
         optimizer = make_optimizer(how.optimizer, core, model.grads, how.momentum, how.weight_decay)
         losses: list[torch.Tensor] = []
@@ -58,7 +58,7 @@ class AppleClient(LocalClient):
                 slope = relation_gradient(
                     self.p, self.cores, model.grads, self.shares, self.penalty
                 )
-                model.grads.mul_(self.p[self.site.client])
+                model.grads.mul_(self.p[self.context.client])
                 optimizer.step(lr)
                 self.p.sub_(slope, alpha=self.p_lr)
                 model.weights.copy_(mixture(self.p, self.cores))

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from clients.optim import make_optimizer
 from clients.state import ClientState
-from fedsuite import seeds
-from fedsuite.vector import FlatModel, Vector
+from fedsuite.core import seeds
+from fedsuite.core.vector import FlatModel, Vector
 from tasks.evaluation import evaluate
 from tasks.task import Task
 
@@ -39,7 +39,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Site:
+class ClientContext:
     """A client's place in one round: who it is, its rows, its model workspace, its state."""
 
     client: int
@@ -78,13 +78,13 @@ class Client(NumPyClient):
     sends: ClassVar[tuple[str, ...]] = ("update",)
     personal: ClassVar[bool] = False
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.model = site.model
+    def __init__(self, context: ClientContext) -> None:
+        self.context = context
+        self.model = context.model
 
     # What an algorithm overrides
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Change ``self.model.grads`` in place before each step; by default leave it."""
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -108,7 +108,7 @@ class Client(NumPyClient):
         metrics = self.train(config["lr"])
         update = self.model.vector() - parameters[0]
         metrics |= self.describe(update, parameters, config)
-        return [update], len(self.site.train_rows), metrics
+        return [update], len(self.context.train_rows), metrics
 
     def inspect(self, parameters: list[Vector], config: dict[str, Any]) -> dict[str, float]:
         """Measure what was received, before and outside the timed training; by default nothing."""
@@ -139,7 +139,7 @@ class Client(NumPyClient):
 
     def train(self, lr: float) -> dict[str, float]:
         """Run the local epochs or steps from the model as it stands."""
-        how = self.site.training
+        how = self.context.training
         model = self.model
         model.module.train()
         optimizer = make_optimizer(
@@ -149,7 +149,7 @@ class Client(NumPyClient):
         for epoch in self.schedule:
             for x, y in self.batches(epoch):
                 losses.append(self.gradients(x, y))
-                self.correct()
+                self.correct_gradient()
                 optimizer.step(lr)
             self.end_epoch()
         return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
@@ -157,7 +157,7 @@ class Client(NumPyClient):
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:
         """Return this round's epochs, each a list of batches of rows; steps are one epoch."""
-        how, draw, rows = self.site.training, self.site.draw("batches"), self.rows
+        how, draw, rows = self.context.training, self.context.draw("batches"), self.rows
         if how.local_steps:
             return [step_plan(rows, how.batch_size, how.local_steps, draw)]
         return [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
@@ -165,7 +165,7 @@ class Client(NumPyClient):
     @property
     def rows(self) -> np.ndarray:
         """Row numbers this client trains on; by default all its training rows."""
-        return self.site.train_rows
+        return self.context.train_rows
 
     @property
     def num_steps(self) -> int:
@@ -175,14 +175,14 @@ class Client(NumPyClient):
     def batches(self, plan: list[np.ndarray]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield planned batches; rows are gathered in large chunks and cut by slicing."""
         for chunk in _chunks(plan):
-            x, y = self.site.task.rows(np.concatenate(chunk))
+            x, y = self.context.task.rows(np.concatenate(chunk))
             x, y = x.to(self.model.device), y.to(self.model.device)
             sizes = [len(batch) for batch in chunk]
             yield from zip(x.split(sizes), y.split(sizes), strict=True)
 
     def score(self) -> tuple[float, int, dict[str, Any]]:
         """Score the model as it stands on this client's own test rows."""
-        score = evaluate(self.model, self.site.task, self.site.test_rows)
+        score = evaluate(self.model, self.context.task, self.context.test_rows)
         return score.loss, score.total, {"correct": score.correct}
 
 

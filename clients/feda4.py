@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class FedA4Client(Client):

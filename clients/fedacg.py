@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clients.fedprox import FedProxClient
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class FedAcgClient(FedProxClient):

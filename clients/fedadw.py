@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from clients.base import Client, epoch_plan
-from fedsuite.vector import FlatModel, Vector
+from fedsuite.core.vector import FlatModel, Vector
 
 LOSSES = 10
 
@@ -27,23 +27,23 @@ class FedAdwClient(Client):
     ) -> tuple[list[Vector], int, dict[str, Any]]:
         """Mix, train, remember."""
         model = parameters[0]
-        weights, learnt = self._mix(model, config, self.site.round)
+        weights, learnt = self._mix(model, config, self.context.round)
         metrics = learnt | self.train(config["lr"])
         update = self.model.vector() - model
         if config["adaptive"] and np.isfinite(update).all():
             times = np.array([learnt["ala-epochs"]], np.float32)
-            self.site.state.update(
+            self.context.state.update(
                 {"model": self.model.vector(), "weights": weights, "learnt": times}
             )
         metrics |= self.describe(update, parameters, config)
-        return [update], len(self.site.train_rows), metrics
+        return [update], len(self.context.train_rows), metrics
 
     def describe(
         self, update: Vector, parameters: list[Vector], config: dict[str, Any]
     ) -> dict[str, float]:
         """Say how far the own classes are from uniform."""
-        labels = self.site.task.labels(self.site.train_rows)
-        counts = np.bincount(labels, minlength=self.site.task.shape.num_classes)
+        labels = self.context.task.labels(self.context.train_rows)
+        counts = np.bincount(labels, minlength=self.context.task.shape.num_classes)
         return {"discrepancy": discrepancy(counts)}
 
     def evaluate(
@@ -52,7 +52,7 @@ class FedAdwClient(Client):
         """Score the mixture it would start the next round from, and the global model."""
         self.model.load(parameters[0])
         _, _, alone = self.score()
-        self._mix(parameters[0], config, self.site.round + 1)
+        self._mix(parameters[0], config, self.context.round + 1)
         loss, count, metrics = self.score()
         return loss, count, metrics | {"global-correct": alone["correct"]}
 
@@ -61,7 +61,7 @@ class FedAdwClient(Client):
     ) -> tuple[Vector, dict[str, float]]:
         """Load the start of a round; return the mixing weights and what was seen of them."""
         self.model.load(model)
-        state = self.site.state.load(after_round=next_round > self.site.round)
+        state = self.context.state.load(after_round=next_round > self.context.round)
         top = top_layers(self.model, int(config["ala-layers"]))
         if not config["adaptive"] or "model" not in state:
             return np.ones(self.model.size - top, np.float32), {"ala-epochs": 0}
@@ -89,8 +89,8 @@ class LocalAggregation:
         self.own = torch.tensor(state["model"][top:], device=device)
         self.gap = self.model.weights[self.part].clone() - self.own
         self.weights = torch.tensor(state["weights"], device=device)
-        rows = client.site.train_rows
-        self.draw = client.site.draw_for("ala", next_round)
+        rows = client.context.train_rows
+        self.draw = client.context.draw_for("ala", next_round)
         count = max(round(len(rows) * config["ala-percent"] / 100), 1)
         self.rows = self.draw.choice(rows, count, replace=False)
 
@@ -124,7 +124,7 @@ class LocalAggregation:
 
     def _epoch(self) -> float:
         self.model.module.train()
-        plan = epoch_plan(self.rows, self.client.site.training.batch_size, self.draw)
+        plan = epoch_plan(self.rows, self.client.context.training.batch_size, self.draw)
         total = 0.0
         for x, y in self.client.batches(plan):
             self._place()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from clients.local import LocalClient
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class FedAmpClient(LocalClient):
@@ -27,9 +27,9 @@ class FedAmpClient(LocalClient):
         self.strength = config["lam"] / config["alpha"] if cloud.size else 0.0
         self.pull = torch.tensor(cloud, device=self.model.device).mul_(-self.strength)
         _, count, metrics = super().fit(parameters, config)
-        return [self.model.vector() - self.site.initial], count, metrics
+        return [self.model.vector() - self.context.initial], count, metrics
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Add the pull; the part that does not change in a round is precomputed."""
         if self.strength:
             self.model.grads.add_(self.pull).add_(self.model.weights, alpha=self.strength)

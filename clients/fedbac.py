@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from clients.base import Client
-from fedsuite.vector import Vector, cosines
+from fedsuite.core.vector import Vector, cosines
 from tasks.evaluation import evaluate
 
 EPSILON = 1e-12
@@ -27,9 +27,9 @@ class FedBacClient(Client):
         """Score the received model on the own test rows, or on the training rows if none."""
         if not config["score-clients"]:
             return {"accuracy": 0.0}
-        rows = self.site.test_rows if len(self.site.test_rows) else self.site.train_rows
+        rows = self.context.test_rows if len(self.context.test_rows) else self.context.train_rows
         self.model.load(parameters[0])
-        return {"accuracy": evaluate(self.model, self.site.task, rows).accuracy}
+        return {"accuracy": evaluate(self.model, self.context.task, rows).accuracy}
 
     def fit(
         self, parameters: list[Vector], config: dict[str, Any]
@@ -53,17 +53,17 @@ class FedBacClient(Client):
         """Compare an update with the momentum, now and over the last rounds."""
         momentum = parameters[1]
         cosine = float(cosines(update[None], momentum)[0])
-        past = self.site.state.load().get("cosines", np.zeros(0))
+        past = self.context.state.load().get("cosines", np.zeros(0))
         if momentum.any() and np.isfinite(cosine):
             past = np.append(past, cosine)[-int(config["history"]) :]
-        self.site.state.update({"cosines": past})
+        self.context.state.update({"cosines": past})
         return {
             "cosine": cosine,
             "consensus": float(consensus(np.array(cosine), config["gamma"])),
             "reliability": reliability(past, config["alpha"]),
         }
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Add the gradient of ``lam (1 - cos(w_local - w, vbar))``."""
         if self.regularizer == "update":
             update = self.model.weights - self.start

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 from tasks.evaluation import evaluate
 
 
@@ -60,7 +60,7 @@ class FedDualClient(Client):
             self.model.module.train()
 
     def _accuracy(self) -> float:
-        return evaluate(self.model, self.site.task, self.site.train_rows).accuracy
+        return evaluate(self.model, self.context.task, self.context.train_rows).accuracy
 
 
 def mixing(local_accuracy: float, global_accuracy: float) -> float:

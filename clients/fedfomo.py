@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from clients.local import LocalClient
-from fedsuite.vector import Matrix, Vector, norms, weighted_sum
+from fedsuite.core.vector import Matrix, Vector, norms, weighted_sum
 
 BATCH = 256
 LARGEST = 1e18
@@ -39,13 +39,16 @@ class FedFomoClient(LocalClient):
         start, start_buffers = self.model.vector(), self.model.buffer_vector()
         metrics = self.train(config["lr"]) | {"own-weight": own_weight}
         self._keep_own(start=start, start_buffers=start_buffers)
-        update = self.model.vector() - self.site.initial
-        statistics = self.model.buffer_vector() - self.site.initial_buffers
+        update = self.model.vector() - self.context.initial
+        statistics = self.model.buffer_vector() - self.context.initial_buffers
         return [update, statistics, gains], len(self.rows), metrics
 
     def length(self, name: str) -> int:
         """Return the length of a vector this client sends."""
-        sizes = {"statistics": self.model.buffers.numel(), "gains": len(self.site.task.split.train)}
+        sizes = {
+            "statistics": self.model.buffers.numel(),
+            "gains": len(self.context.task.split.train),
+        }
         return sizes.get(name, self.model.size)
 
     @property
@@ -55,14 +58,14 @@ class FedFomoClient(LocalClient):
 
     @cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray]:
-        draw = self.site.draw_for("validation", 0)
-        return hold_out(self.site.train_rows, self.validation, draw)
+        draw = self.context.draw_for("validation", 0)
+        return hold_out(self.context.train_rows, self.validation, draw)
 
     def _mix(self, peers: Matrix, statistics: Matrix) -> tuple[np.ndarray, float]:
         """Load the mixture; return what others' models gained and the own model's weight."""
-        own = self.site.state.load()
-        start = own.get("start", self.site.initial)
-        start_buffers = own.get("start_buffers", self.site.initial_buffers)
+        own = self.context.state.load()
+        start = own.get("start", self.context.initial)
+        start_buffers = own.get("start_buffers", self.context.initial_buffers)
         mine = int("model" in own)
         if mine:
             peers = np.concatenate([own["model"][None], peers])

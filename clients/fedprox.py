@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class FedProxClient(Client):
@@ -21,7 +21,7 @@ class FedProxClient(Client):
         self.pull = torch.tensor(parameters[0], device=self.model.device).mul_(-self.zeta)
         return super().fit(parameters, config)
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Add ``zeta (w_i - w)``; the part that does not change in a round is precomputed."""
         if self.zeta:
             self.model.grads.add_(self.pull).add_(self.model.weights, alpha=self.zeta)

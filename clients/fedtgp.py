@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from clients.local import LocalClient
-from fedsuite.vector import Vector, last_layer
+from fedsuite.core.vector import Vector, last_layer
 from tasks.evaluation import BATCH
 from tasks.models import with_features
 
@@ -33,9 +33,9 @@ class FedTgpClient(LocalClient):
         self.lam = float(config["lam"])
         self.prototypes, self.known = self._received(parameters)
         _, count, metrics = super().fit(parameters, config)
-        rows = self.site.train_rows
+        rows = self.context.train_rows
         features = np.concatenate([seen.cpu().numpy() for _, seen, _ in self._look(rows)])
-        means, counts = class_means(features, self.site.task.labels(rows), len(self.known))
+        means, counts = class_means(features, self.context.task.labels(rows), len(self.known))
         return [means.ravel(), counts], count, metrics
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class FedTgpClient(LocalClient):
         """Score the nearest prototype on the own test rows, and the classifier beside it."""
         prototypes, known = self._received(parameters)
         self._load_own(after_round=True)
-        rows, loss, correct, head = self.site.test_rows, 0.0, 0, 0
+        rows, loss, correct, head = self.context.test_rows, 0.0, 0, 0
         for logits, features, y in self._look(rows):
             chosen = nearest(features, prototypes, known) if bool(known.any()) else logits.argmax(1)
             loss += F.cross_entropy(logits, y, reduction="sum").item()
@@ -75,7 +75,7 @@ class FedTgpClient(LocalClient):
         """Yield logits, features and labels of some rows, with the model's noise off."""
         self.model.module.eval()
         for start in range(0, len(rows), BATCH):
-            x, y = self.site.task.rows(rows[start : start + BATCH])
+            x, y = self.context.task.rows(rows[start : start + BATCH])
             logits, features = with_features(self.model.module, x.to(self.model.device))
             yield logits, features, y.to(self.model.device)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 def freeloading(cls: type[Client]) -> type[Client]:
@@ -29,14 +29,14 @@ class Freeloader(Client):
         received = dict(zip(self.receives, parameters, strict=True))
         change = np.zeros(self.model.size, dtype=np.float32)
         if "model" in received:
-            last = self.site.state.load().get("freeloader.model")
+            last = self.context.state.load().get("freeloader.model")
             if last is not None:
                 change = received["model"] - last
-            self.site.state.update({"freeloader.model": received["model"]})
+            self.context.state.update({"freeloader.model": received["model"]})
         answer = [
             change if name == "update" else np.zeros(self.length(name), dtype=np.float32)
             for name in self.outgoing(config)
         ]
         metrics = {"steps": self.num_steps, "loss": 0.0}
         metrics |= self.describe(change, parameters, config)
-        return answer, len(self.site.train_rows), metrics
+        return answer, len(self.context.train_rows), metrics

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class LocalClient(Client):
@@ -37,10 +37,10 @@ class LocalClient(Client):
         """Write the own model, unless training has driven it out of the finite numbers."""
         own = {"model": self.model.vector(), "buffers": self.model.buffer_vector()}
         if np.isfinite(own["model"]).all():
-            self.site.state.save(own | more)
+            self.context.state.save(own | more)
 
     def _load_own(self, after_round: bool = False) -> None:
-        own = self.site.state.load(after_round=after_round)
+        own = self.context.state.load(after_round=after_round)
         self.model.load(
-            own.get("model", self.site.initial), own.get("buffers", self.site.initial_buffers)
+            own.get("model", self.context.initial), own.get("buffers", self.context.initial_buffers)
         )

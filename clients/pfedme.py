@@ -14,7 +14,7 @@ import torch
 
 from clients.base import Client
 from clients.optim import make_optimizer
-from fedsuite.vector import Vector, to_numpy
+from fedsuite.core.vector import Vector, to_numpy
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
@@ -35,14 +35,14 @@ class PFedMeClient(Client):
         metrics = self.train(config["lr"])
         theta, update = self.model.vector(), to_numpy(self.anchor) - parameters[0]
         if np.isfinite(theta).all():
-            self.site.state.save({"theta": theta, "buffers": self.model.buffer_vector()})
-        return [update], len(self.site.train_rows), metrics
+            self.context.state.save({"theta": theta, "buffers": self.model.buffer_vector()})
+        return [update], len(self.context.train_rows), metrics
 
     def evaluate(
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[float, int, dict[str, Any]]:
         """Score ``theta``, or the received model before the first round of this client."""
-        own = self.site.state.load(after_round=True)
+        own = self.context.state.load(after_round=True)
         self.model.load(own.get("theta", parameters[0]), own.get("buffers"))
         return self.score()
 
@@ -52,7 +52,7 @@ class PFedMeClient(Client):
             metrics = super().train(lr)
             self.anchor.copy_(self.model.weights)
             return metrics
-        how, model = self.site.training, self.model
+        how, model = self.context.training, self.model
         model.module.train()
         optimizer = make_optimizer(
             how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay

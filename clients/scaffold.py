@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from clients.base import Client
-from fedsuite.vector import Vector, to_numpy
+from fedsuite.core.vector import Vector, to_numpy
 
 
 class ScaffoldClient(Client):
@@ -40,11 +40,11 @@ class ScaffoldClient(Client):
             renewed = to_numpy(self.total) / np.float32(metrics["steps"])
         else:
             renewed = next_control(own, control, update, metrics["steps"], config["lr"])
-        when = np.array([self.site.round])
-        self.site.state.update({"control": renewed, "before": own, "round": when})
+        when = np.array([self.context.round])
+        self.context.state.update({"control": renewed, "before": own, "round": when})
         return [update, renewed - own][: len(self.outgoing(config))], count, metrics
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Add up the gradient as it is, then correct it."""
         if self.sums:
             self.total.add_(self.model.grads)
@@ -53,7 +53,7 @@ class ScaffoldClient(Client):
 
     def _own(self, counted: int) -> Vector:
         """Return ``c_i`` as the server knows it: zero at first, older if a reply was lost."""
-        state = self.site.state.load()
+        state = self.context.state.load()
         if "control" not in state:
             return np.zeros(self.model.size, dtype=np.float32)
         return state["control" if int(state["round"][0]) == counted else "before"]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from clients.base import Client
-from fedsuite.vector import Vector, to_numpy
+from fedsuite.core.vector import Vector, to_numpy
 
 
 class StemClient(Client):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from clients.base import Client
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 
 
 class TacoClient(Client):
@@ -25,7 +25,7 @@ class TacoClient(Client):
         self.pull = torch.tensor(parameters[1], device=self.model.device).mul_(factor)
         return super().fit(parameters, config)
 
-    def correct(self) -> None:
+    def correct_gradient(self) -> None:
         """Add the tailored part of the global gradient."""
         if self.corrects:
             self.model.grads.add_(self.pull)

@@ -20,20 +20,22 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from clients.base import Client, Site, Training
+from clients.base import Client, ClientContext, Training
 from clients.freeloader import freeloading
 from clients.state import ClientState
-from fedsuite import registry, seeds, wire
+from fedsuite import registry
 from fedsuite.config import RunConfig, from_json
-from fedsuite.node import introduce, make_private, open_place, read_place
-from fedsuite.privacy import local_privacy, read_privacy
-from fedsuite.settings import UserError
-from fedsuite.vector import FlatModel, best_device
+from fedsuite.core import seeds
+from fedsuite.core.messages import MAX_REASON, Instruction, Result, read_instructions, write_results
+from fedsuite.core.settings import UserError
+from fedsuite.core.vector import FlatModel, best_device
+from fedsuite.nodes.identity import introduce, make_private, open_node_data, read_node_data
+from fedsuite.nodes.privacy import local_privacy, read_privacy
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
 app = ClientApp(mods=[local_privacy])
-log = logging.getLogger("fedsuite.node")
+log = logging.getLogger("fedsuite.nodes.identity")
 
 
 class Worker:
@@ -60,7 +62,7 @@ class Worker:
         cls = freeloading(self.client_class) if number in self.freeloaders else self.client_class
         server_round = int(config["round"])
         state = ClientState(folder, number, server_round, int(config["checkpoint-round"]))
-        site = Site(
+        context = ClientContext(
             client=number,
             round=server_round,
             seed=self.config.seed,
@@ -71,12 +73,12 @@ class Worker:
             state=state,
             training=self.training,
         )
-        return cls(site)
+        return cls(context)
 
-    def fit(self, client: Client, order: wire.Order) -> wire.Result:
+    def fit(self, client: Client, order: Instruction) -> Result:
         """Train one client and measure it."""
-        number = client.site.client
-        torch.manual_seed(seeds.integer(self.config.seed, "torch", client.site.round, number))
+        number = client.context.client
+        torch.manual_seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
         self._load_buffers(client, order)
         parameters = self._parameters(client, order)
         seen = client.inspect(parameters, order.config)
@@ -87,20 +89,20 @@ class Worker:
         named = dict(zip(client.outgoing(order.config), arrays, strict=True))
         if "buffers" in order.arrays:
             named["buffers"] = self.model.buffer_vector()
-        return wire.Result(number, named, metrics)
+        return Result(number, named, metrics)
 
-    def evaluate(self, client: Client, order: wire.Order) -> wire.Result:
+    def evaluate(self, client: Client, order: Instruction) -> Result:
         """Score one client."""
         self._load_buffers(client, order)
         loss, count, metrics = client.evaluate(self._parameters(client, order), order.config)
-        return wire.Result(client.site.client, {}, metrics | {"num-examples": count, "loss": loss})
+        return Result(client.context.client, {}, metrics | {"num-examples": count, "loss": loss})
 
-    def _load_buffers(self, client: Client, order: wire.Order) -> None:
+    def _load_buffers(self, client: Client, order: Instruction) -> None:
         """Start from the received statistics, so that clients of one process share nothing."""
         self.model.load(self.initial, order.arrays.get("buffers", self.initial_buffers))
 
     @staticmethod
-    def _parameters(client: Client, order: wire.Order) -> list[Any]:
+    def _parameters(client: Client, order: Instruction) -> list[Any]:
         return [order.arrays[name] for name in client.receives]
 
 
@@ -148,7 +150,7 @@ def _introduce(context: Context, run: str) -> dict[str, Any]:
     try:
         read_privacy(context.node_config)
         with threads(1):
-            return introduce(read_place(context.node_config), from_json(run))
+            return introduce(read_node_data(context.node_config), from_json(run))
     except UserError as error:
         log.error("This node cannot take part: %s", error)
         return {"refusal": str(error)}
@@ -173,7 +175,7 @@ def pick_device(name: str) -> str:
 
 
 def _answer(message: Message, context: Context, method: str) -> Message:
-    orders = wire.read_orders(message.content)
+    orders = read_instructions(message.content)
     results = []
     for number, order in orders.items():
         try:
@@ -185,8 +187,8 @@ def _answer(message: Message, context: Context, method: str) -> Message:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
             if not _is_simulated(context, order.config):
                 log.error("client %d: %s", number, reason)
-            results.append(wire.Result(number, error=reason[-wire.MAX_REASON :]))
-    return Message(wire.write_results(results), reply_to=message)
+            results.append(Result(number, error=reason[-MAX_REASON:]))
+    return Message(write_results(results), reply_to=message)
 
 
 def _is_simulated(context: Context, order: Mapping[str, Any]) -> bool:
@@ -198,14 +200,14 @@ def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple
     """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
     if _is_simulated(context, order):
         return worker_for(str(order["run"])), Path(str(order["run-dir"])) / "clients"
-    place, config = read_place(context.node_config), from_json(str(order["run"]))
+    place, config = read_node_data(context.node_config), from_json(str(order["run"]))
     run_id = str(order["run-id"])
     if not run_id.isalnum():
         raise UserError(f"run-id = '{run_id}' is not possible.")
     state = place.state_dir / run_id
     for folder in (place.state_dir, state):
         make_private(folder)
-    return Worker(config, open_place(place, config, order, number)), state / "clients"
+    return Worker(config, open_node_data(place, config, order, number)), state / "clients"
 
 
 def _sees_run(folder: Path, run_id: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite import registry
-from fedsuite.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
+from fedsuite.core.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
 from tasks.datasets import DATASETS, OWN
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
@@ -164,6 +164,12 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
 def from_json(text: str) -> RunConfig:
     """Read what :meth:`RunConfig.to_json` wrote."""
     return parse(json.loads(text))
+
+
+def without_paths(config: RunConfig) -> RunConfig:
+    """Return the settings as nodes may know them: without the server's own folders."""
+    own = dataclasses.replace(config, results_dir="", server_data="")
+    return dataclasses.replace(own, data_root="") if config.partition == OWN else own
 
 
 def params_of(config: RunConfig) -> Any:

@@ -11,7 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.settings import UserError, suggest
+from fedsuite.core.settings import UserError, suggest
 
 if TYPE_CHECKING:
     from clients.base import Client

@@ -13,10 +13,11 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsuite.config import parse
-from fedsuite.launch import COMMAND_PID
-from fedsuite.record import read_document
-from fedsuite.settings import UserError
-from fedsuite.training import run
+from fedsuite.core.files import read_document
+from fedsuite.core.settings import UserError
+from fedsuite.flower.commands import COMMAND_PID
+from fedsuite.flower.compat import is_simulated
+from fedsuite.training.loop import run
 
 app = ServerApp()
 WATCH_SECONDS = 0.5
@@ -28,7 +29,8 @@ def main(grid: Grid, context: Context) -> None:
     log_to_stdout()
     end_with_command()
     try:
-        folder = run(parse(context.run_config), grid, engine="flower")
+        engine = "ray" if is_simulated(grid) else "deployed"
+        folder = run(parse(context.run_config), grid, engine)
     except UserError as error:
         print(f"fedsuite: {error}", flush=True)
         raise

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsuite import wire
-from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector, sample_weights
 from strategies.pool import PoolStrategy
 
 LAST = 1e-3
@@ -45,17 +45,17 @@ class Apple(PoolStrategy):
 
     def broadcast(self) -> dict[str, Vector]:
         """Send cores, the run's first model for who has none yet, and shares of the data."""
-        count = self.federation.num_clients if self.training_round else 0
-        sizes = [self.federation.client_sizes[c] for c in range(self.federation.num_clients)]
+        count = self.info.num_clients if self.training_round else 0
+        sizes = [self.info.client_sizes[c] for c in range(self.info.num_clients)]
         return {
             "cores": self.model + self.rows()[:count],
             "shares": sample_weights(np.array(sizes)).astype(np.float32),
         }
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Say how strong the pull on relations is in this round."""
-        faded = loss_schedule(self.training_round, self.federation.num_rounds, self.params.fade)
-        return wire.Order(config={"penalty": self.params.mu * faded})
+        faded = loss_schedule(self.training_round, self.info.num_rounds, self.params.fade)
+        return Instruction(config={"penalty": self.params.mu * faded})
 
 
 def loss_schedule(server_round: int, num_rounds: int, fade: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 from strategies.base import BaseStrategy, Round
 from strategies.fedavg import uniform_weights
 
@@ -14,6 +14,6 @@ class Avg(BaseStrategy):
 
     summary_line: ClassVar[str] = "plain mean of client models"
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Return the mean model."""
-        return self.step(round, uniform_weights(len(round.clients)))
+        return self.step(this_round, uniform_weights(len(this_round.clients)))

@@ -17,15 +17,28 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedsuite import seeds, wire
-from fedsuite.settings import kebab
-from fedsuite.vector import Matrix, Vector, sample_weights, weighted_sum
-from strategies.cohorts import Roster
-from strategies.members import Members
+from fedsuite.core import seeds
+from fedsuite.core.messages import (
+    Instruction,
+    Result,
+    read_arrays,
+    write_arrays,
+    write_instructions,
+)
+from fedsuite.core.settings import kebab
+from fedsuite.core.vector import Matrix, Vector, sample_weights, weighted_sum
 from strategies.replies import check_score, check_update, read_replies
-from strategies.round import Federation, NoParams, Outcome, Round, grown, round_half_up
+from strategies.round import (
+    Hosts,
+    NoParams,
+    Round,
+    RoundRecord,
+    RunInfo,
+    grow_client_axes,
+    round_half_up,
+)
 
-__all__ = ["BaseStrategy", "Federation", "NoParams", "Outcome", "Round"]
+__all__ = ["BaseStrategy", "NoParams", "Round", "RoundRecord", "RunInfo"]
 log = logging.getLogger("fedsuite")
 
 
@@ -39,26 +52,26 @@ class BaseStrategy(Strategy):
     needs_probe: ClassVar[bool] = False
     needs_metrics: ClassVar[tuple[str, ...]] = ()
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    hosts: Hosts  # set by who runs the strategy, before the first round
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        self.federation = federation
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        self.info = info
         self.params = self.Params() if params is None else params
-        self.roster: Roster | Members = Roster(federation.introduction)
         self.expelled: set[int] = set()
         self.model: Vector = np.zeros(0, dtype=np.float32)
         self.buffers: Vector = np.zeros(0, dtype=np.float32)
         self.checkpoint_round = 0
-        self.outcome = Outcome()
+        self.round_record = RoundRecord()
         self._asked: dict[int, list[int]] = {}
         self._bytes_down: dict[int, int] = {}
 
     # What an algorithm overrides
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Return the next global vector; default ``w + server_lr * sum n_i/n v_i``."""
-        return self.step(round, sample_weights(round.num_examples))
+        return self.step(this_round, sample_weights(this_round.num_examples))
 
-    def departure(self) -> Vector:
+    def training_start(self) -> Vector:
         """Return the model clients train from; by default the global one, which is also scored."""
         return self.model
 
@@ -66,9 +79,9 @@ class BaseStrategy(Strategy):
         """Return vectors that all clients receive beside the model."""
         return {}
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Return vectors and scalars for one client alone."""
-        return wire.Order()
+        return Instruction()
 
     def lengths(self) -> dict[str, int]:
         """Return the length of each vector a client sends; by default the model's."""
@@ -84,60 +97,58 @@ class BaseStrategy(Strategy):
 
     def state(self) -> dict[str, Any]:
         """Return all that must survive a restart: arrays, and scalars JSON can hold."""
-        count = self.federation.num_clients
-        members = {name: c for name, c in self.roster.numbers.items() if c < count}
-        return {"expelled": sorted(self.expelled), "members": members}
+        return {"expelled": sorted(self.expelled)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.expelled = set(state["expelled"])
 
-    def grow(self, federation: Federation) -> None:
+    def grow(self, info: RunInfo) -> None:
         """Take in clients that came later: what is kept per client gets entries as at the start.
 
         An axis that has an entry per client here and in a strategy made anew grows.
         """
-        before, state = self.federation.num_clients, self.state()
-        fresh = type(self)(federation, self.params)
+        before, state = self.info.num_clients, self.state()
+        fresh = type(self)(info, self.params)
         fresh.model, fresh.buffers = self.model, self.buffers
         start = fresh.state()
-        self.federation = federation
+        self.info = info
         for name, value in state.items():
             if isinstance(value, np.ndarray):
-                first = start.get(name, np.zeros((federation.num_clients, *value.shape[1:])))
-                state[name] = grown(value, first, before, federation.num_clients)
+                first = start.get(name, np.zeros((info.num_clients, *value.shape[1:])))
+                state[name] = grow_client_axes(value, first, before, info.num_clients)
         self.load_state(state)
 
     # What algorithms use
 
-    def step(self, round: Round, weights: np.ndarray) -> Vector:
+    def step(self, this_round: Round, weights: np.ndarray) -> Vector:
         """Move the model by ``server_lr`` times the weighted sum of updates."""
-        return self.advance(round, self.combine(round, weights))
+        return self.advance(this_round, self.combine(this_round, weights))
 
-    def combine(self, round: Round, weights: np.ndarray) -> Vector:
+    def combine(self, this_round: Round, weights: np.ndarray) -> Vector:
         """Return the weighted sum of updates, and record the weights."""
-        round.per_client["weight"] = weights
-        return weighted_sum(weights, round.updates)
+        this_round.per_client["weight"] = weights
+        return weighted_sum(weights, this_round.updates)
 
-    def advance(self, round: Round, move: Vector) -> Vector:
+    def advance(self, this_round: Round, move: Vector) -> Vector:
         """Return ``w + server_lr * move``."""
-        if self.federation.server_lr != 1.0:
-            move = move * np.float32(self.federation.server_lr)
-        return round.model + move
+        if self.info.server_lr != 1.0:
+            move = move * np.float32(self.info.server_lr)
+        return this_round.model + move
 
     def present(self) -> list[int]:
         """Return the clients that can be reached and are not expelled."""
-        reachable = self.roster.available(self.federation.num_clients)
+        reachable = self.hosts.available(self.info.num_clients)
         return [client for client in reachable if client not in self.expelled]
 
     def sample(self, server_round: int) -> list[int]:
         """Draw the round's clients, the same for the same seed, never an expelled one."""
         present = self.present()
-        wanted = round_half_up(self.federation.fraction_train * self.federation.num_clients)
-        count = min(max(wanted, self.federation.min_train_clients, 1), len(present))
+        wanted = round_half_up(self.info.fraction_train * self.info.num_clients)
+        count = min(max(wanted, self.info.min_train_clients, 1), len(present))
         if count == len(present):
             return present
-        draw = seeds.generator(self.federation.seed, "sample", server_round)
+        draw = seeds.generator(self.info.seed, "sample", server_round)
         return sorted(int(c) for c in draw.choice(present, count, replace=False))
 
     # Flower's Strategy
@@ -147,9 +158,9 @@ class BaseStrategy(Strategy):
     ) -> Iterable[Message]:
         """Sample clients and send each node its cohort."""
         self._take(arrays)
-        self.outcome = Outcome()
+        self.round_record = RoundRecord()
         self._look_around(grid)
-        scalars = {"lr": self.federation.learning_rate(server_round), **self._own_scalars()}
+        scalars = {"lr": self.info.learning_rate(server_round), **self._own_scalars()}
         return self._messages(
             MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config)
         )
@@ -159,29 +170,29 @@ class BaseStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Leave out what is not valid, sort the rest by client and aggregate."""
         valid = self._collect(replies, self._check_train, "train")
-        self.outcome.scalars |= {
+        self.round_record.scalars |= {
             "clients": len(valid),
             "failed": sum(len(c) for c in self._asked.values()) - len(valid),
         }
-        if len(valid) < self.federation.min_train_clients:
+        if len(valid) < self.info.min_train_clients:
             self._note(
                 f"round {server_round}: {len(valid)} valid replies, fewer than min-train-clients"
-                f" = {self.federation.min_train_clients}; the model stays as it is"
+                f" = {self.info.min_train_clients}; the model stays as it is"
             )
             return None, MetricRecord({"clients": len(valid)})
-        round = self._round(server_round, valid)
-        self._aggregate(round)
-        self._record(round, valid)
-        metrics = {"clients": len(valid), "train-loss": self.outcome.scalars["train_loss"]}
+        this_round = self._round(server_round, valid)
+        self._aggregate(this_round)
+        self._record(this_round, valid)
+        metrics = {"clients": len(valid), "train-loss": self.round_record.scalars["train_loss"]}
         return self.arrays(), MetricRecord(metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask every client to score itself on its own test rows, when that is due."""
-        last = server_round == self.federation.num_rounds
-        due = last or server_round % self.federation.eval_every == 0
-        if not (due and self.federation.personal_eval):
+        last = server_round == self.info.num_rounds
+        due = last or server_round % self.info.eval_every == 0
+        if not (due and self.info.personal_eval):
             self._asked = {}
             return []
         self._take(arrays)
@@ -204,7 +215,7 @@ class BaseStrategy(Strategy):
         for result, value in zip(valid, accuracy, strict=True):
             own = {"phase": "evaluate", "client": result.client, "status": "ok"}
             score = own | {"accuracy": float(value)}
-            self.outcome.rows.append(score | _snake(result.metrics) | score)
+            self.round_record.rows.append(score | _snake(result.metrics) | score)
         scores = {
             "personal_accuracy": float(correct.sum() / total.sum()),
             "personal_mean": float(accuracy.mean()),
@@ -212,7 +223,7 @@ class BaseStrategy(Strategy):
             "personal_worst": float(accuracy.min()),
             "personal_best": float(accuracy.max()),
         }
-        self.outcome.scalars |= scores
+        self.round_record.scalars |= scores
         return MetricRecord({kebab(name): value for name, value in scores.items()})
 
     def summary(self) -> None:
@@ -222,19 +233,19 @@ class BaseStrategy(Strategy):
     def arrays(self) -> ArrayRecord:
         """Return the current model as Flower carries it."""
         vectors = {"model": self.model}
-        return wire.write_arrays(vectors | ({"buffers": self.buffers} if self.buffers.size else {}))
+        return write_arrays(vectors | ({"buffers": self.buffers} if self.buffers.size else {}))
 
     # How it is done
 
     def _take(self, arrays: ArrayRecord) -> None:
-        vectors = wire.read_arrays(arrays)
+        vectors = read_arrays(arrays)
         self.model = vectors["model"]
         self.buffers = vectors.get("buffers", np.zeros(0, dtype=np.float32))
 
     def _look_around(self, grid: Grid) -> None:
         """See which nodes are there, and note who came and went."""
-        self.roster.refresh(grid)
-        for sentence in self.roster.news():
+        self.hosts.refresh(grid)
+        for sentence in self.hosts.news():
             self._note(sentence)
 
     def _own_scalars(self) -> dict[str, Any]:
@@ -249,35 +260,35 @@ class BaseStrategy(Strategy):
     ) -> list[Message]:
         shared = self.broadcast()
         if self.shares_model:
-            shared |= {"model": self.departure() if kind == MessageType.TRAIN else self.model}
+            shared |= {"model": self.training_start() if kind == MessageType.TRAIN else self.model}
             shared |= {"buffers": self.buffers} if self.buffers.size else {}
-        packed = wire.write_arrays(shared)
+        packed = write_arrays(shared)
         config = {
-            **self.federation.introduction,
+            **self.hosts.message_header,
             **scalars,
             "round": server_round,
             "checkpoint-round": self.checkpoint_round,
         }
-        self._asked = self.roster.assign(clients, self.federation.client_sizes)
+        self._asked = self.hosts.assign(clients, self.info.client_sizes)
         common = sum(vector.nbytes for vector in shared.values())
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
-            orders = {client: self.order(client) for client in cohort}
+            orders = {client: self.instruction(client) for client in cohort}
             for client, order in orders.items():
                 own = sum(vector.nbytes for vector in order.arrays.values())
                 self._bytes_down[client] = common + own
-                order.config.update(self.roster.told(client))
-            content = wire.write_orders(packed, config, orders)
-            limit, group = self.federation.time_limit, str(server_round)
+                order.config.update(self.hosts.client_header(client))
+            content = write_instructions(packed, config, orders)
+            limit, group = self.hosts.time_limit, str(server_round)
             messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
 
     def _collect(
         self,
         replies: Iterable[Message],
-        check: Callable[[wire.Result], str],
+        check: Callable[[Result], str],
         phase: str,
-    ) -> list[wire.Result]:
+    ) -> list[Result]:
         """Return valid results in client order; count, log and name the others."""
         results, strangers = read_replies(replies, self._asked)
         for client, reason in strangers:
@@ -291,13 +302,13 @@ class BaseStrategy(Strategy):
                 valid.append(result)
         return valid
 
-    def _check_train(self, result: wire.Result) -> str:
+    def _check_train(self, result: Result) -> str:
         lengths = self.lengths()
         if self.buffers.size and self.shares_model:
             lengths["buffers"] = self.buffers.size
         return check_update(result, lengths, self.needs_metrics, self.limits)
 
-    def _round(self, number: int, valid: list[wire.Result]) -> Round:
+    def _round(self, number: int, valid: list[Result]) -> Round:
         arrays = {}
         for name, length in self.lengths().items():
             arrays[name] = np.empty((len(valid), length), dtype=np.float32)
@@ -311,59 +322,59 @@ class BaseStrategy(Strategy):
             buffers=self._buffer_rows(valid),
             num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
             num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
-            lr=self.federation.learning_rate(number),
+            lr=self.info.learning_rate(number),
             metrics=[result.metrics for result in valid],
         )
 
-    def _buffer_rows(self, valid: list[wire.Result]) -> Matrix:
+    def _buffer_rows(self, valid: list[Result]) -> Matrix:
         """Return the clients' float buffers, rows of no length where the model has none."""
         if not (self.buffers.size and self.shares_model):
             return np.zeros((len(valid), 0), dtype=np.float32)
         return np.stack([result.arrays["buffers"] for result in valid])
 
-    def _aggregate(self, round: Round) -> None:
+    def _aggregate(self, this_round: Round) -> None:
         before = copy.deepcopy(self.state())
         with np.errstate(over="ignore", invalid="ignore"):
-            model = np.asarray(self.aggregate(round), dtype=np.float32)
+            model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
         if not all(np.isfinite(array).all() for array in [model, *kept]):
-            self._note(f"round {round.number}: the aggregate is not finite; the model stays")
+            self._note(f"round {this_round.number}: the aggregate is not finite; the model stays")
             self.load_state(before)
             return
         self.model = model
         if self.buffers.size and self.shares_model:
-            self.buffers = weighted_sum(sample_weights(round.num_examples), round.buffers)
+            self.buffers = weighted_sum(sample_weights(this_round.num_examples), this_round.buffers)
 
-    def _record(self, round: Round, valid: list[wire.Result]) -> None:
+    def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
         uploads = {r.client: sum(v.nbytes for v in r.arrays.values()) for r in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
-        self.outcome.scalars |= {
-            "train_loss": float(sample_weights(round.num_examples) @ losses),
+        self.round_record.scalars |= {
+            "train_loss": float(sample_weights(this_round.num_examples) @ losses),
             "compute_seconds": max(seconds),
             "client_compute_seconds": sum(seconds),
             "upload_bytes": sum(uploads.values()),
             "download_bytes": sum(self._bytes_down.values()),
-            "lr": round.lr,
+            "lr": this_round.lr,
             "expelled": len(self.expelled),
-            **round.scalars,
+            **this_round.scalars,
         }
         for index, result in enumerate(valid):
-            extra = {name: float(values[index]) for name, values in round.per_client.items()}
+            extra = {name: float(values[index]) for name, values in this_round.per_client.items()}
             row = {"phase": "train", "client": result.client, "status": "ok"}
             row |= _snake(result.metrics) | row | {"upload_bytes": uploads[result.client]}
-            self.outcome.rows.append(row | extra)
+            self.round_record.rows.append(row | extra)
 
     def _reject(self, phase: str, client: int, reason: str) -> None:
         log.warning("client %d left out (%s): %s", client, phase, reason.splitlines()[-1])
-        self.outcome.rows.append(
+        self.round_record.rows.append(
             {"phase": phase, "client": client, "status": "failed", "reason": reason}
         )
 
     def _note(self, text: str) -> None:
         log.warning("%s", text)
-        earlier = self.outcome.scalars.get("note")
-        self.outcome.scalars["note"] = f"{earlier}; {text}" if earlier else text
+        earlier = self.round_record.scalars.get("note")
+        self.round_record.scalars["note"] = f"{earlier}; {text}" if earlier else text
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, cosines, mean_row, sample_weights, weighted_sum
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, cosines, mean_row, sample_weights, weighted_sum
 from strategies.base import BaseStrategy, Round
 
 
@@ -50,57 +50,57 @@ class FedA4(BaseStrategy):
         size = self.model.size
         if self.params.trajectory == "compact":
             return {"update": size}
-        return {"update": size, "trajectory": size * self.federation.local_epochs}
+        return {"update": size, "trajectory": size * self.info.local_epochs}
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Phase I, then phase II."""
-        weights = sample_weights(round.num_examples)
+        weights = sample_weights(this_round.num_examples)
         if not (self.params.weights or self.params.adaptation):
-            return self.step(round, weights)
-        phi, accuracy = self._probe(round)
+            return self.step(this_round, weights)
+        phi, accuracy = self._probe(this_round)
         if self.params.weights:
             weights = anti_bias_weights(phi)
-        model = self.step(round, weights)
+        model = self.step(this_round, weights)
         if not self.params.adaptation:
             return model
-        return model + self._adaptation(round, weights, phi, accuracy)
+        return model + self._adaptation(this_round, weights, phi, accuracy)
 
     def _adaptation(
-        self, round: Round, weights: np.ndarray, phi: np.ndarray, accuracy: np.ndarray
+        self, this_round: Round, weights: np.ndarray, phi: np.ndarray, accuracy: np.ndarray
     ) -> Vector:
-        trajectories = self._mean_trajectories(round)
+        trajectories = self._mean_trajectories(this_round)
         mean = mean_row(trajectories).astype(np.float32)
         similarity = cosines(trajectories, mean)
         biased = (phi >= self.params.tau_conc) | (similarity <= self.params.tau_sim)
         penalty = bias_penalty(accuracy, self.params.beta)
         signs = direction(biased, printed=self.params.direction == "printed")
-        round.per_client |= {"penalty": penalty, "similarity": similarity, "biased": biased}
+        this_round.per_client |= {"penalty": penalty, "similarity": similarity, "biased": biased}
         aligned = align(trajectories, mean, self.params.theta)
         return np.float32(self.params.eta) * weighted_sum(weights * penalty * signs, aligned)
 
-    def _probe(self, round: Round) -> tuple[np.ndarray, np.ndarray]:
+    def _probe(self, this_round: Round) -> tuple[np.ndarray, np.ndarray]:
         """Score each client's model on the probe set."""
-        assert self.federation.probe is not None, "FedA4 needs a probe set"
+        assert self.info.probe is not None, "FedA4 needs a probe set"
         scores = [
-            self.federation.probe(round.model + update, buffers)
-            for update, buffers in zip(round.updates, round.buffers, strict=True)
+            self.info.probe(this_round.model + update, buffers)
+            for update, buffers in zip(this_round.updates, this_round.buffers, strict=True)
         ]
         probabilities = np.array([mean for mean, _ in scores])
         sound = np.isfinite(probabilities).all(axis=1)
         probabilities[~sound] = np.eye(probabilities.shape[1])[0]
         phi = concentration(probabilities)
         accuracy = np.where(sound, [right for _, right in scores], 0.0)
-        round.per_client |= {"phi": phi, "probe_accuracy": accuracy}
+        this_round.per_client |= {"phi": phi, "probe_accuracy": accuracy}
         return phi, accuracy
 
-    def _mean_trajectories(self, round: Round) -> Matrix:
+    def _mean_trajectories(self, this_round: Round) -> Matrix:
         """Return ``g_i``; the changes over epochs add up to the update."""
-        epochs = self.federation.local_epochs
+        epochs = self.info.local_epochs
         if self.params.trajectory == "compact":
-            return round.updates / np.float32(epochs)
-        paths = round.arrays["trajectory"].reshape(len(round.clients), epochs, -1)
+            return this_round.updates / np.float32(epochs)
+        paths = this_round.arrays["trajectory"].reshape(len(this_round.clients), epochs, -1)
         lengths, turns = path_statistics(paths)
-        round.per_client |= {"path_length": lengths, "turning": turns}
+        this_round.per_client |= {"path_length": lengths, "turning": turns}
         return paths.mean(axis=1)
 
 

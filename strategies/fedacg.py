@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Vector
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector
+from strategies.base import BaseStrategy, Round, RunInfo
 from strategies.fedavg import uniform_weights
 
 
@@ -34,20 +34,20 @@ class FedAcg(BaseStrategy):
     Params = FedAcgParams
     summary_line: ClassVar[str] = "clients start where the server's momentum leads"
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
         self.momentum: Vector = np.zeros(0, dtype=np.float32)
 
-    def departure(self) -> Vector:
+    def training_start(self) -> Vector:
         """Send ``w + lam m`` in place of ``w``; ``w`` in the first round."""
         return ahead(self.model, self.momentum, self.params.lam)
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Move by the momentum, which the mean update joins."""
-        mean = self.combine(round, uniform_weights(len(round.clients)))
-        mean = mean * np.float32(self.federation.server_lr)
+        mean = self.combine(this_round, uniform_weights(len(this_round.clients)))
+        mean = mean * np.float32(self.info.server_lr)
         self.momentum = ahead(mean, self.momentum, self.params.lam)
-        return round.model + self.momentum
+        return this_round.model + self.momentum
 
     def state(self) -> dict[str, Any]:
         """Return the momentum."""

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 from flwr.app import Message, MetricRecord
 
-from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector, sample_weights
 from strategies.base import BaseStrategy, Round
 
 
@@ -51,28 +51,28 @@ class FedAdw(BaseStrategy):
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"discrepancy": (0.0, 100.0)}
     summary_line: ClassVar[str] = "adaptive local aggregation and discrepancy weights"
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Eqs. 12 and 13."""
         if self.params.weights == "samples":
-            return self.step(round, sample_weights(round.num_examples))
-        discrepancies = round.metric("discrepancy")
+            return self.step(this_round, sample_weights(this_round.num_examples))
+        discrepancies = this_round.metric("discrepancy")
         if self.params.normalise_discrepancy and discrepancies.sum() > 0:
             discrepancies = discrepancies / discrepancies.sum()
         weights = discrepancy_weights(
-            round.num_examples, discrepancies, self.params.x, self.params.y
+            this_round.num_examples, discrepancies, self.params.x, self.params.y
         )
-        return self.step(round, weights)
+        return self.step(this_round, weights)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Sum up clients' scores, those of the global model on the same rows beside them."""
         metrics = super().aggregate_evaluate(server_round, replies)
-        rows = [row for row in self.outcome.rows if "global_correct" in row]
+        rows = [row for row in self.round_record.rows if "global_correct" in row]
         if rows:
             correct = sum(row["global_correct"] for row in rows)
             total = sum(row["num_examples"] for row in rows)
-            self.outcome.scalars["personal_global_accuracy"] = correct / total
+            self.round_record.scalars["personal_global_accuracy"] = correct / total
         return metrics
 
 

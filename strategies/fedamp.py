@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import wire
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, weighted_sum
-from strategies.base import Federation, Round
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, weighted_sum
+from strategies.base import Round, RunInfo
 from strategies.pool import PoolStrategy
 
 
@@ -38,26 +38,28 @@ class FedAmp(PoolStrategy):
         "personal models, each pulled to an attentive mean of similar ones"
     )
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        self.attention = np.eye(federation.num_clients)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        self.attention = np.eye(info.num_clients)
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Send a client its cloud model; none to who has no model here yet."""
         if not self.training_round or not self.known[client]:
-            return wire.Order({"cloud": np.zeros(0, dtype=np.float32)})
-        return wire.Order({"cloud": self.model + weighted_sum(self.attention[client], self.rows())})
+            return Instruction({"cloud": np.zeros(0, dtype=np.float32)})
+        return Instruction(
+            {"cloud": self.model + weighted_sum(self.attention[client], self.rows())}
+        )
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Remember the models and compare them all anew."""
-        model = super().aggregate(round)
+        model = super().aggregate(this_round)
         known = np.flatnonzero(self.known)
         distances = squared_distances(self.rows()[known])
         self.attention[np.ix_(known, known)] = attention(
             distances, self.params.sigma, self.params.alpha
         )
-        round.per_client["self_attention"] = np.diag(self.attention)[round.clients]
-        round.scalars["mean_self_attention"] = float(np.diag(self.attention)[known].mean())
+        this_round.per_client["self_attention"] = np.diag(self.attention)[this_round.clients]
+        this_round.scalars["mean_self_attention"] = float(np.diag(self.attention)[known].mean())
         return model
 
     def state(self) -> dict[str, Any]:

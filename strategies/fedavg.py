@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector, sample_weights
 from strategies.base import BaseStrategy, Round
 
 
@@ -29,11 +29,11 @@ class FedAvg(BaseStrategy):
     Params = FedAvgParams
     summary_line: ClassVar[str] = "average of client models, weighted by samples"
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Return the averaged model."""
         if self.params.weighting == "uniform":
-            return self.step(round, uniform_weights(len(round.clients)))
-        return self.step(round, sample_weights(round.num_examples))
+            return self.step(this_round, uniform_weights(len(this_round.clients)))
+        return self.step(this_round, sample_weights(this_round.num_examples))
 
 
 def uniform_weights(count: int) -> np.ndarray:

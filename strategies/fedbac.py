@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Vector, sample_weights, weighted_sum
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector, sample_weights, weighted_sum
+from strategies.base import BaseStrategy, Round, RunInfo
 
 ROUNDING = 1e-6
 
@@ -46,27 +46,27 @@ class FedBac(BaseStrategy):
     limits = dict.fromkeys(needs_metrics, (0.0, 1.0 + ROUNDING))
     summary_line: ClassVar[str] = "weights by agreement with the momentum and its stability"
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
         self.momentum: Vector = np.zeros(0, dtype=np.float32)
 
     def broadcast(self) -> dict[str, Vector]:
         """Send the momentum, zero in the first round."""
         return {"momentum": self._momentum()}
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Section 3.5."""
-        consensus, reliability = round.metric("consensus"), round.metric("reliability")
-        weights = consensus_weights(consensus, reliability, round.num_examples)
+        consensus, reliability = this_round.metric("consensus"), this_round.metric("reliability")
+        weights = consensus_weights(consensus, reliability, this_round.num_examples)
         beta = np.float32(self.params.beta)
-        move = self.combine(round, weights)
+        move = self.combine(this_round, weights)
         pull = move
         if self.params.momentum_by == "samples":
-            pull = weighted_sum(sample_weights(round.num_examples), round.updates)
+            pull = weighted_sum(sample_weights(this_round.num_examples), this_round.updates)
         self.momentum = beta * self._momentum() + (np.float32(1) - beta) * pull
         if self.params.score_clients:
-            round.scalars |= couplings(round.metric("accuracy"), reliability, weights)
-        return self.advance(round, move)
+            this_round.scalars |= couplings(this_round.metric("accuracy"), reliability, weights)
+        return self.advance(this_round, move)
 
     def state(self) -> dict[str, Any]:
         """Return the momentum."""

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, last_layer, sample_weights
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, last_layer, sample_weights
 from strategies.base import BaseStrategy, Round
 
 
@@ -33,14 +33,14 @@ class FedDual(BaseStrategy):
     Params = FedDualParams
     summary_line: ClassVar[str] = "loss mixed with a divergence, barycentre for the last layer"
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Average, then replace the last layer's part of the move."""
-        weights = sample_weights(round.num_examples)
-        move = self.combine(round, weights)
+        weights = sample_weights(this_round.num_examples)
+        move = self.combine(this_round, weights)
         if self.params.barycentre:
-            for part in last_layer(self.federation.shapes).values():
-                move[part] = barycentre(round.updates[:, part], weights)
-        return self.advance(round, move)
+            for part in last_layer(self.info.shapes).values():
+                move[part] = barycentre(this_round.updates[:, part], weights)
+        return self.advance(this_round, move)
 
 
 def barycentre(rows: Matrix, weights: np.ndarray) -> Vector:

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import seeds, wire
-from fedsuite.settings import setting
-from fedsuite.vector import Vector
-from strategies.base import Federation, Round
+from fedsuite.core import seeds
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector
+from strategies.base import Round, RunInfo
 from strategies.pool import PoolStrategy
 
 
@@ -41,31 +42,31 @@ class FedFomo(PoolStrategy):
     expects: ClassVar[tuple[str, ...]] = ("update", "statistics", "gains")
     kept: ClassVar[tuple[str, ...]] = ("update", "statistics")
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        self.affinity = np.zeros((federation.num_clients, federation.num_clients))
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        self.affinity = np.zeros((info.num_clients, info.num_clients))
 
     def lengths(self) -> dict[str, int]:
         """A model, its float buffers, and one number per client."""
         return {
             "update": self.model.size,
             "statistics": self.buffers.size,
-            "gains": self.federation.num_clients,
+            "gains": self.info.num_clients,
         }
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Send other clients' models with their statistics, in client order."""
         peers = self._peers(client)
         arrays = {
             "peers": self.model + self.rows()[peers],
             "peer_statistics": self.buffers + self.rows("statistics")[peers],
         }
-        return wire.Order(arrays, {"peer-ids": peers})
+        return Instruction(arrays, {"peer-ids": peers})
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Remember models and add up what clients gained from others'."""
-        self.affinity[round.clients] += round.arrays["gains"]
-        return super().aggregate(round)
+        self.affinity[this_round.clients] += this_round.arrays["gains"]
+        return super().aggregate(this_round)
 
     def state(self) -> dict[str, Any]:
         """Return models and affinities."""
@@ -85,7 +86,7 @@ class FedFomo(PoolStrategy):
             np.array(others, dtype=np.int64),
             self.params.models,
             exploration(self.params.epsilon, self.params.decay, self.training_round),
-            seeds.generator(self.federation.seed, "peers", self.training_round, client),
+            seeds.generator(self.info.seed, "peers", self.training_round, client),
         )
 
 

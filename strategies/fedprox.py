@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedsuite.settings import setting
+from fedsuite.core.settings import setting
 from strategies.base import BaseStrategy
 
 

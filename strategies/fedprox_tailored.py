@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedsuite import wire
+from fedsuite.core.messages import Instruction
 from strategies.fedprox import FedProx
 from strategies.tailored import Tailored
 
@@ -18,6 +18,6 @@ class FedProxTailored(Tailored, FedProx):
 
     summary_line: ClassVar[str] = "FedProx with TACO's coefficient per client"
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Replace the common ``zeta`` by the client's own."""
-        return wire.Order(config={"zeta": self.tailor(self.params.zeta, client)})
+        return Instruction(config={"zeta": self.tailor(self.params.zeta, client)})

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import seeds
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, last_layer
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core import seeds
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, last_layer
+from strategies.base import BaseStrategy, Round, RunInfo
 
 Layers = list[np.ndarray]
 
@@ -51,12 +51,12 @@ class FedTgp(BaseStrategy):
     expects: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     shares_model: ClassVar[bool] = False
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        weight = next(iter(last_layer(federation.shapes)))
-        self.classes, self.width = federation.shapes[weight]
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        weight = next(iter(last_layer(info.shapes)))
+        self.classes, self.width = info.shapes[weight]
         self.hidden = self.params.hidden or self.width
-        draw = seeds.generator(federation.seed, "prototypes")
+        draw = seeds.generator(info.seed, "prototypes")
         self.network = initial_network(self.classes, self.width, self.hidden, draw)
         self.known = np.zeros(self.classes, dtype=np.float32)
 
@@ -70,19 +70,19 @@ class FedTgp(BaseStrategy):
         """One row of features and one count per class."""
         return {"prototypes": self.classes * self.width, "counts": self.classes}
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Train the prototypes on those of the round; the (unused) model stays."""
-        held = round.arrays["counts"] > 0
-        sent = round.arrays["prototypes"].reshape(len(held), self.classes, self.width)
-        round.per_client["classes"] = held.sum(axis=1)
+        held = this_round.arrays["counts"] > 0
+        sent = this_round.arrays["prototypes"].reshape(len(held), self.classes, self.width)
+        this_round.per_client["classes"] = held.sum(axis=1)
         if held.any():
             means, shown = class_means(sent, held)
             margin = adaptive_margin(means[shown], self.params.margin, self.params.margin_cap)
             self.known = np.maximum(self.known, shown).astype(np.float32)
-            loss = self._train(sent[held].astype(np.float64), held.nonzero()[1], margin, round)
-            round.scalars |= {"margin": margin, "prototype_loss": loss}
-        round.scalars["known_classes"] = int(self.known.sum())
-        return round.model
+            loss = self._train(sent[held].astype(np.float64), held.nonzero()[1], margin, this_round)
+            this_round.scalars |= {"margin": margin, "prototype_loss": loss}
+        this_round.scalars["known_classes"] = int(self.known.sum())
+        return this_round.model
 
     def state(self) -> dict[str, Any]:
         """Return the network, and the classes that were ever shown."""
@@ -93,11 +93,11 @@ class FedTgp(BaseStrategy):
         super().load_state(state)
         self.network, self.known = state["network"], state["known"]
 
-    def _train(self, points: Matrix, labels: np.ndarray, margin: float, round: Round) -> float:
+    def _train(self, points: Matrix, labels: np.ndarray, margin: float, this_round: Round) -> float:
         """Run the server's epochs; return the last one's loss per point."""
         network = self.network.astype(np.float64)
         layers, known = self._layers(network), self.known > 0
-        draw = seeds.generator(self.federation.seed, "prototypes", round.number)
+        draw = seeds.generator(self.info.seed, "prototypes", this_round.number)
         size, loss = self.params.prototype_batch, 0.0
         for _ in range(self.params.prototype_epochs):
             shuffled, loss = draw.permutation(len(points)), 0.0

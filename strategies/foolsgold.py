@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, cosines, mean_row
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, cosines, mean_row
+from strategies.base import BaseStrategy, Round, RunInfo
 from strategies.taco import normalised
 
 SAME_DIRECTION = 1e-9
@@ -44,19 +44,19 @@ class FoolsGold(BaseStrategy):
     Params = FoolsGoldParams
     summary_line: ClassVar[str] = "weights by the direction of updates"
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        self.history: Matrix = np.zeros((federation.num_clients, 0), dtype=np.float32)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        self.history: Matrix = np.zeros((info.num_clients, 0), dtype=np.float32)
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Average by agreement, or by the history of updates."""
         if self.params.variant == "taco":
-            return self.step(round, agreement_weights(round.updates))
+            return self.step(this_round, agreement_weights(this_round.updates))
         if not self.history.size:
-            self.history = np.zeros((len(self.history), round.model.size), dtype=np.float32)
-        self.history[round.clients] += round.updates
-        similarity = pairwise_cosines(self.history[round.clients])
-        return self.step(round, distinct_weights(similarity, self.params.kappa))
+            self.history = np.zeros((len(self.history), this_round.model.size), dtype=np.float32)
+        self.history[this_round.clients] += this_round.updates
+        similarity = pairwise_cosines(self.history[this_round.clients])
+        return self.step(this_round, distinct_weights(similarity, self.params.kappa))
 
     def state(self) -> dict[str, Any]:
         """Return the clients' summed updates, empty unless they are used."""

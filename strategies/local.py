@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedsuite.vector import Vector
+from fedsuite.core.vector import Vector
 from strategies.base import BaseStrategy, Round
 
 
@@ -15,6 +15,6 @@ class Local(BaseStrategy):
     expects: ClassVar[tuple[str, ...]] = ()
     shares_model: ClassVar[bool] = False
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Leave the model alone."""
-        return round.model
+        return this_round.model

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsuite.settings import setting
-from fedsuite.vector import Vector
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector
 from strategies.base import BaseStrategy, Round
 from strategies.fedavg import uniform_weights
 
@@ -35,10 +35,10 @@ class PFedMe(BaseStrategy):
     Params = PFedMeParams
     summary_line: ClassVar[str] = "personal models by Moreau envelopes around a global one"
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Go ``beta`` of the way to the mean."""
-        move = self.combine(round, uniform_weights(len(round.clients)))
-        return self.advance(round, scaled(move, self.params.beta))
+        move = self.combine(this_round, uniform_weights(len(this_round.clients)))
+        return self.advance(this_round, scaled(move, self.params.beta))
 
 
 def scaled(move: Vector, beta: float) -> Vector:

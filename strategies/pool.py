@@ -14,8 +14,8 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
-from fedsuite.vector import Matrix, Vector
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.vector import Matrix, Vector
+from strategies.base import BaseStrategy, Round, RunInfo
 
 
 class PoolStrategy(BaseStrategy):
@@ -24,25 +24,25 @@ class PoolStrategy(BaseStrategy):
     shares_model: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ("update",)
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
         self.pool: dict[str, Matrix] = {}
-        self.known = np.zeros(federation.num_clients, dtype=bool)
+        self.known = np.zeros(info.num_clients, dtype=bool)
         self.training_round = 0
 
     def rows(self, name: str = "update") -> Matrix:
         """Return everybody's last vector of some name, zeros for who has sent none."""
         if name not in self.pool:
-            shape = (self.federation.num_clients, self.lengths()[name])
+            shape = (self.info.num_clients, self.lengths()[name])
             self.pool[name] = np.zeros(shape, dtype=np.float32)
         return self.pool[name]
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Remember what came; the run's first model stays as it is."""
         for name in self.kept:
-            self.rows(name)[round.clients] = round.arrays[name]
-        self.known[round.clients] = True
-        return round.model
+            self.rows(name)[this_round.clients] = this_round.arrays[name]
+        self.known[this_round.clients] = True
+        return this_round.model
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

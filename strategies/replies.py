@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from flwr.app import Message
 
-from fedsuite import wire
+from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
 
 MAX_EXAMPLES = 10**9
 MAX_STRANGERS = 10
@@ -20,27 +20,27 @@ LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
 
 def read_replies(
     replies: Iterable[Message], asked: Mapping[int, list[int]]
-) -> tuple[list[wire.Result], list[tuple[int, str]]]:
+) -> tuple[list[Result], list[tuple[int, str]]]:
     """Return one result per asked client in client order, and who spoke without being asked."""
-    results: dict[int, wire.Result] = {}
+    results: dict[int, Result] = {}
     strangers: list[tuple[int, str]] = []
     for reply in replies:
         node = reply.metadata.src_node_id
         clients = asked.get(node, [])
         if reply.has_error():
-            reason = f"node failed: {reply.error.reason}"[-wire.MAX_REASON :]
-            results |= {c: wire.Result(c, error=reason) for c in clients}
+            reason = f"node failed: {reply.error.reason}"[-MAX_REASON:]
+            results |= {c: Result(c, error=reason) for c in clients}
             continue
-        results |= {c: wire.read_result(reply.content, c) for c in clients}
-        uninvited = sorted(wire.clients_in(reply.content) - set(clients))[:MAX_STRANGERS]
+        results |= {c: read_result(reply.content, c) for c in clients}
+        uninvited = sorted(clients_in(reply.content) - set(clients))[:MAX_STRANGERS]
         strangers += [(c, f"node {node} was not asked for this client") for c in uninvited]
     expected = sorted(client for cohort in asked.values() for client in cohort)
-    late = {c: wire.Result(c, error="no reply in time") for c in expected if c not in results}
+    late = {c: Result(c, error="no reply in time") for c in expected if c not in results}
     return [(results | late)[client] for client in expected], strangers
 
 
 def check_update(
-    result: wire.Result,
+    result: Result,
     lengths: Mapping[str, int],
     needs_metrics: Iterable[str],
     limits: Mapping[str, tuple[float, float]] | None = None,
@@ -66,7 +66,7 @@ def check_update(
     return _check_count(result.metrics)
 
 
-def check_score(result: wire.Result) -> str:
+def check_score(result: Result) -> str:
     """Say what is wrong with a client's score of itself; empty if nothing is."""
     problem = _check_count(result.metrics)
     if problem:

@@ -1,14 +1,15 @@
-"""What a strategy is told of the run, what a round brings, and what it leaves behind."""
+"""What a strategy is told of the run and its nodes, what a round brings, what it leaves behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from flwr.serverapp import Grid
 
-from fedsuite.vector import Matrix, Vector
+from fedsuite.core.vector import Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -17,13 +18,12 @@ class NoParams:
 
 
 @dataclass(frozen=True)
-class Federation:
+class RunInfo:
     """What a strategy needs to know of the run.
 
     ``probe(model, buffers)`` gives a model's mean class probabilities and accuracy on the
     server's probe set; ``shapes`` names the model's parameters in the order of the flat vector;
-    ``plain_sgd``: clients step without momentum and without Adam; ``time_limit``: seconds after
-    which a message that no node has fetched is void.
+    ``plain_sgd``: clients step without momentum and without Adam.
     """
 
     num_clients: int
@@ -38,10 +38,35 @@ class Federation:
     eval_every: int = 1
     personal_eval: bool = False
     plain_sgd: bool = True
-    introduction: Mapping[str, str] = field(default_factory=dict)
-    time_limit: float | None = None
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+class Hosts(Protocol):
+    """What a strategy asks of the nodes that host clients."""
+
+    @property
+    def message_header(self) -> Mapping[str, str]:
+        """What every message says of the run."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds after which a message that no node has fetched is void."""
+
+    def refresh(self, grid: Grid) -> None:
+        """See which nodes are there now."""
+
+    def news(self) -> list[str]:
+        """Return what happened since the last call, as sentences."""
+
+    def available(self, num_clients: int) -> list[int]:
+        """Return the clients that can be reached."""
+
+    def assign(self, clients: Sequence[int], loads: Mapping[int, float]) -> dict[int, list[int]]:
+        """Return node id -> the clients it hosts, in the order it should work through them."""
+
+    def client_header(self, client: int) -> dict[str, str]:
+        """Return what else a node must be told to host a client."""
 
 
 @dataclass
@@ -71,7 +96,7 @@ class Round:
 
 
 @dataclass
-class Outcome:
+class RoundRecord:
     """What a round left behind for the record: numbers of the round, a row per client."""
 
     scalars: dict[str, Any] = field(default_factory=dict)
@@ -83,10 +108,10 @@ def round_half_up(value: float) -> int:
     return int(np.floor(value + 0.5))
 
 
-def grown(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:
+def grow_client_axes(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:
     """Return ``old`` with more entries on its axes of clients, those of ``first`` where it has any.
 
-    >>> grown(np.array([5.0, 6.0]), np.array([0.1, 0.1, 0.1]), 2, 3)
+    >>> grow_client_axes(np.array([5.0, 6.0]), np.array([0.1, 0.1, 0.1]), 2, 3)
     array([5. , 6. , 0.1])
     """
     sizes = [

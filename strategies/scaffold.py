@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import wire
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, weighted_sum
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, weighted_sum
+from strategies.base import BaseStrategy, Round, RunInfo
 from strategies.fedavg import uniform_weights
 
 
@@ -47,42 +47,44 @@ class Scaffold(BaseStrategy):
     expects: ClassVar[tuple[str, ...]] = ("update", "control_change")
     needs_metrics: ClassVar[tuple[str, ...]] = ("steps",)
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
         if self.params.control == "auto":
             choice = "update" if self.update_tells() else "gradient"
             self.params = dataclasses.replace(self.params, control=choice)
         self.control: Vector = np.zeros(0, dtype=np.float32)
-        self.counted = np.zeros(federation.num_clients, dtype=np.int64)
+        self.counted = np.zeros(info.num_clients, dtype=np.int64)
 
     def update_tells(self) -> bool:
         """Say whether an update over ``K lr``, less the correction, is the mean gradient."""
-        return self.federation.plain_sgd and self.params.coefficient in (0.0, 1.0)
+        return self.info.plain_sgd and self.params.coefficient in (0.0, 1.0)
 
     def broadcast(self) -> dict[str, Vector]:
         """Send ``c``, zero in the first round."""
         return {"control": self._control()}
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Tell a client which of its rounds counted last: a reply that was lost did not."""
-        return wire.Order(config={"counted": int(self.counted[client])})
+        return Instruction(config={"counted": int(self.counted[client])})
 
     def lengths(self) -> dict[str, int]:
         """Expect ``dc_i`` only where it cannot be derived."""
         names = self.expects if self.params.control == "gradient" else ("update",)
         return dict.fromkeys(names, self.model.size)
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Average plainly; move ``c``."""
-        total = self.federation.num_clients
+        total = self.info.num_clients
         if self.params.control == "gradient":
-            changes = round.arrays["control_change"]
+            changes = this_round.arrays["control_change"]
             move = weighted_sum(np.full(len(changes), 1.0 / total), changes)
         else:
-            move = control_move(round.updates, self._control(), round.num_steps, round.lr, total)
+            move = control_move(
+                this_round.updates, self._control(), this_round.num_steps, this_round.lr, total
+            )
         self.control = self._control() + move
-        self.counted[round.clients] = round.number
-        return self.step(round, uniform_weights(len(round.clients)))
+        self.counted[this_round.clients] = this_round.number
+        return self.step(this_round, uniform_weights(len(this_round.clients)))
 
     def state(self) -> dict[str, Any]:
         """Return ``c`` and whose replies counted when."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedsuite import wire
+from fedsuite.core.messages import Instruction
 from strategies.scaffold import Scaffold
 from strategies.tailored import Tailored
 
@@ -20,9 +20,9 @@ class ScaffoldTailored(Tailored, Scaffold):
 
     def update_tells(self) -> bool:
         """Tailored coefficients are never 1, so an update tells only where there are none."""
-        return self.federation.plain_sgd and self.params.coefficient == 0.0
+        return self.info.plain_sgd and self.params.coefficient == 0.0
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Replace the common coefficient by the client's own."""
         own = {"coefficient": self.tailor(self.params.coefficient, client)}
-        return wire.Order(config=super().order(client).config | own)
+        return Instruction(config=super().instruction(client).config | own)

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import wire
-from fedsuite.settings import setting
-from fedsuite.vector import Vector, weighted_sum
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Vector, weighted_sum
+from strategies.base import BaseStrategy, Round, RunInfo
 from strategies.fedavg import uniform_weights
 
 
@@ -37,8 +37,8 @@ class Stem(BaseStrategy):
     summary_line: ClassVar[str] = "variance-reduced momentum of clients and server"
     expects: ClassVar[tuple[str, ...]] = ("update", "direction")
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
         self.direction: Vector = np.zeros(0, dtype=np.float32)
         self.last_step = 0.0
 
@@ -46,20 +46,20 @@ class Stem(BaseStrategy):
         """Send the mean direction, zero in the first round."""
         return {"direction": self.direction if self.direction.size else np.zeros_like(self.model)}
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Say how long the server's own step was: the point before it is ``w + last_step v``."""
-        return wire.Order(config={"last-step": self.last_step})
+        return Instruction(config={"last-step": self.last_step})
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Average models and directions; go on along the latter."""
-        weights = uniform_weights(len(round.clients))
-        move = self.combine(round, weights)
-        self.direction = weighted_sum(weights, round.arrays["direction"])
+        weights = uniform_weights(len(this_round.clients))
+        move = self.combine(this_round, weights)
+        self.direction = weighted_sum(weights, this_round.arrays["direction"])
         self.last_step = 0.0
         if self.params.server_step:
-            move = go_on(move, self.direction, round.lr)
-            self.last_step = self.federation.server_lr * round.lr
-        return self.advance(round, move)
+            move = go_on(move, self.direction, this_round.lr)
+            self.last_step = self.info.server_lr * this_round.lr
+        return self.advance(this_round, move)
 
     def state(self) -> dict[str, Any]:
         """Return the mean direction and the length of the last step along it."""

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsuite import wire
-from fedsuite.settings import setting
-from fedsuite.vector import Matrix, Vector, cosines, mean_row, norms, weighted_sum
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.messages import Instruction
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import Matrix, Vector, cosines, mean_row, norms, weighted_sum
+from strategies.base import BaseStrategy, Round, RunInfo
 
 FIRST_ALPHA = 0.1
 
@@ -51,10 +51,10 @@ class Taco(BaseStrategy):
     Params = TacoParams
     summary_line: ClassVar[str] = "tailored correction and aggregation, ejects freeloaders"
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        self.alpha = np.full(federation.num_clients, FIRST_ALPHA)
-        self.strikes = np.zeros(federation.num_clients, dtype=np.int64)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        self.alpha = np.full(info.num_clients, FIRST_ALPHA)
+        self.strikes = np.zeros(info.num_clients, dtype=np.int64)
         self.gradient: Vector = np.zeros(0, dtype=np.float32)
         self.previous: Vector = np.zeros(0, dtype=np.float32)
         self.momentum_unit = 1.0
@@ -63,28 +63,28 @@ class Taco(BaseStrategy):
         """Send the global gradient, zero in the first round."""
         return {"global_gradient": self._gradient()}
 
-    def order(self, client: int) -> wire.Order:
+    def instruction(self, client: int) -> Instruction:
         """Tell a client its coefficient."""
-        return wire.Order(config={"alpha": float(self.alpha[client])})
+        return Instruction(config={"alpha": float(self.alpha[client])})
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Eqs. 7, 9 and 10; signs cancel, so updates ``-Delta_i`` serve as they are."""
-        alpha = correction_coefficients(round.updates)
-        self._judge(round, alpha)
-        self.alpha[round.clients] = alpha
-        kept = np.array([client not in self.expelled for client in round.clients])
+        alpha = correction_coefficients(this_round.updates)
+        self._judge(this_round, alpha)
+        self.alpha[this_round.clients] = alpha
+        kept = np.array([client not in self.expelled for client in this_round.clients])
         weights = np.where(kept, alpha if self.params.aggregation else 1.0, 0.0)
         weights = normalised(weights, kept)
-        steps = np.maximum(round.num_steps, 1.0)
+        steps = np.maximum(this_round.num_steps, 1.0)
         mean_steps = float(steps[kept].mean())
         scale = steps if self.params.aggregation else np.full_like(steps, mean_steps)
-        gradient = -tailored_aggregate(round.updates, weights, scale, round.lr)
+        gradient = -tailored_aggregate(this_round.updates, weights, scale, this_round.lr)
         in_round_units = self.params.gradient_units == "round"
         self.gradient = gradient * np.float32(mean_steps if in_round_units else 1.0)
         self.momentum_unit = self._momentum_unit(mean_steps)
-        self.previous = round.model
-        round.scalars["mean_alpha"] = float(alpha.mean())
-        return self.step(round, weights * (mean_steps / scale))
+        self.previous = this_round.model
+        this_round.scalars["mean_alpha"] = float(alpha.mean())
+        return self.step(this_round, weights * (mean_steps / scale))
 
     def outputs(self) -> dict[str, Vector]:
         """Both results: the last model and its extrapolation."""
@@ -114,29 +114,29 @@ class Taco(BaseStrategy):
     def _gradient(self) -> Vector:
         return self.gradient if self.gradient.size else np.zeros_like(self.model)
 
-    def _judge(self, round: Round, alpha: np.ndarray) -> None:
+    def _judge(self, this_round: Round, alpha: np.ndarray) -> None:
         """Count strikes (Eq. 10) and expel, never below ``min-train-clients``."""
-        replay = -cosines(round.updates, self._gradient())
+        replay = -cosines(this_round.updates, self._gradient())
         suspicious = alpha >= self.params.kappa
         if self.params.detector == "guarded":
             suspicious &= replay >= self.params.replay
-        self.strikes[round.clients] += suspicious
-        limit = self.params.lambda_ or math.ceil(self.federation.num_rounds / 5)
+        self.strikes[this_round.clients] += suspicious
+        limit = self.params.lambda_ or math.ceil(self.info.num_rounds / 5)
         guilty = [
             client
-            for client, bad in zip(round.clients, suspicious, strict=True)
+            for client, bad in zip(this_round.clients, suspicious, strict=True)
             if bad and self.strikes[client] >= limit
         ]
-        present = self.federation.num_clients - len(self.expelled)
-        self.expelled |= set(guilty[: max(present - self.federation.min_train_clients, 0)])
-        if self.expelled.issuperset(round.clients):
-            self.expelled.discard(round.clients[0])
-        round.per_client |= {
+        present = self.info.num_clients - len(self.expelled)
+        self.expelled |= set(guilty[: max(present - self.info.min_train_clients, 0)])
+        if self.expelled.issuperset(this_round.clients):
+            self.expelled.discard(this_round.clients[0])
+        this_round.per_client |= {
             "alpha": alpha,
-            "norm": norms(round.updates),
-            "cosine": cosines(round.updates, mean_row(round.updates)),
+            "norm": norms(this_round.updates),
+            "cosine": cosines(this_round.updates, mean_row(this_round.updates)),
             "replay": replay,
-            "strikes": self.strikes[round.clients],
+            "strikes": self.strikes[this_round.clients],
         }
 
     def _momentum_unit(self, mean_steps: float) -> float:
@@ -147,7 +147,7 @@ class Taco(BaseStrategy):
     def _extrapolated(self) -> Vector:
         if not self.params.correction or not self.previous.size:
             return self.model
-        present = [c for c in range(self.federation.num_clients) if c not in self.expelled]
+        present = [c for c in range(self.info.num_clients) if c not in self.expelled]
         factor = self.momentum_unit * (1.0 - float(self.alpha[present].mean()))
         return extrapolate(self.model, self.previous, factor)
 

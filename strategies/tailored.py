@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from fedsuite.vector import Vector
-from strategies.base import BaseStrategy, Federation, Round
+from fedsuite.core.vector import Vector
+from strategies.base import BaseStrategy, Round, RunInfo
 from strategies.taco import FIRST_ALPHA, correction_coefficients
 
 
 class Tailored(BaseStrategy):
     """Mixed in before a strategy: measures ``alpha_i`` in each round and remembers them."""
 
-    def __init__(self, federation: Federation, params: Any = None) -> None:
-        super().__init__(federation, params)
-        self.alpha = np.full(federation.num_clients, FIRST_ALPHA)
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
+        super().__init__(info, params)
+        self.alpha = np.full(info.num_clients, FIRST_ALPHA)
 
-    def aggregate(self, round: Round) -> Vector:
+    def aggregate(self, this_round: Round) -> Vector:
         """Aggregate as the method does; note the coefficients for the next round."""
-        alpha = correction_coefficients(round.updates)
-        self.alpha[round.clients] = alpha
-        round.per_client["alpha"] = alpha
-        return super().aggregate(round)
+        alpha = correction_coefficients(this_round.updates)
+        self.alpha[this_round.clients] = alpha
+        this_round.per_client["alpha"] = alpha
+        return super().aggregate(this_round)
 
     def tailor(self, coefficient: float, client: int) -> float:
         """Return ``coefficient (1 - alpha_i)``."""

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from fedsuite.settings import UserError, suggest
+from fedsuite.core.settings import UserError, suggest
 from tasks import preprocess, sources
 from tasks.shapes import DataShape
 
@@ -294,7 +294,7 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
     return _open(spec, folder)
 
 
-def is_at_hand(name: str, data_root: str = "") -> bool:
+def is_local(name: str, data_root: str = "") -> bool:
     """Say whether a dataset can be opened here without asking the network."""
     if name not in DATASETS:
         return False

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedsuite.settings import UserError, suggest
+from fedsuite.core.settings import UserError, suggest
 from tasks.shapes import DataShape
 
 CLASSIC_SIDE = 28  # what LeNet and the FedAvg CNN were made for; smaller images are padded

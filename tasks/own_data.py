@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.datasets import DATASETS, OWN, OWN_SPEC, DatasetSpec
 from tasks.preprocess import MISSING, decode_images, is_text, mean_std, places_in
 from tasks.shapes import DataShape

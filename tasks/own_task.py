@@ -18,8 +18,8 @@ from tasks.datasets import (
     Dataset,
     build_once,
     default_cache_dir,
-    is_at_hand,
     is_complete,
+    is_local,
     map_array,
 )
 from tasks.own_data import (
@@ -66,7 +66,7 @@ def server_task(
     """
     if server_data:
         dataset = _open(Path(server_data).expanduser(), schema)
-    elif schema.dataset != OWN and is_at_hand(schema.dataset, data_root):
+    elif schema.dataset != OWN and is_local(schema.dataset, data_root):
         source = find_source(DATASETS[schema.dataset], data_root)
         dataset = _cached(lambda: source.read().test, schema, json.dumps(source.identity))
     else:

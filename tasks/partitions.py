@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsuite.seeds import generator, integer
-from fedsuite.settings import UserError, kebab, suggest
+from fedsuite.core.seeds import generator, integer
+from fedsuite.core.settings import UserError, kebab, suggest
 from tasks.label_column import divide_by
 
 MIN_CLIENT_SAMPLES = 2

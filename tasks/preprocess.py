@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.shapes import DataShape
 from tasks.sources import Rows
 

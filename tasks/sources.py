@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fedsuite import seeds
-from fedsuite.settings import UserError
+from fedsuite.core import seeds
+from fedsuite.core.settings import UserError
 
 if TYPE_CHECKING:
     from tasks.datasets import DatasetSpec

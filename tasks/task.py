@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedsuite import seeds
-from fedsuite.settings import UserError
+from fedsuite.core import seeds
+from fedsuite.core.settings import UserError
 from tasks.datasets import OWN, Dataset, default_cache_dir, load_dataset
 from tasks.partitions import PartitionOptions, fingerprint, partition
 

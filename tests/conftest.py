@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-for helpers in ("fedsuite", "clients", "strategies", "tasks"):
-    sys.path.insert(0, str(Path(__file__).parent / helpers))
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
@@ -50,8 +49,9 @@ def shared_data() -> Path:
 def experiment(tmp_path: Path) -> Callable[..., Path]:
     """Run a small experiment inline; keys are written with underscores."""
     from fedsuite.config import parse
-    from fedsuite.inline import InlineGrid
-    from fedsuite.training import run
+    from fedsuite.engines.inline import InlineGrid
+    from fedsuite.flower.compat import is_simulated
+    from fedsuite.training.loop import run
 
     count = 0
 
@@ -61,7 +61,8 @@ def experiment(tmp_path: Path) -> Callable[..., Path]:
         small = {"num-clients": 4, "num-rounds": 2, "model": "mlp", "run-name": f"run{count}"}
         given = {key.replace("_", "-"): value for key, value in settings.items()}
         values = small | {"algo": algo, "results-dir": str(tmp_path / "runs")} | given
-        return run(parse(values), grid or InlineGrid(1), engine="inline")
+        grid = grid or InlineGrid(1)
+        return run(parse(values), grid, "inline" if is_simulated(grid) else "deployed")
 
     return start
 

@@ -1,8 +1,9 @@
-"""Dependencies point one way: fedsuite -> strategies, clients -> tasks -> leaf modules."""
+"""Every line is in its room: a module imports only from the layers below its own."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,42 +11,100 @@ import pytest
 from fedsuite import registry
 
 ROOT = Path(__file__).parents[1]
-LEAVES = {"fedsuite.settings", "fedsuite.seeds", "fedsuite.vector", "fedsuite.wire"}
-MAY_IMPORT = {
-    "fedsuite": {"fedsuite", "strategies", "clients", "tasks"},
-    "strategies": {"strategies"},
-    "clients": {"clients", "tasks"},
-    "tasks": {"tasks"},
-}
+PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
+LAYERS = (
+    ("fedsuite.cli",),
+    ("fedsuite.suites", "fedsuite.report"),
+    ("fedsuite.engines", "fedsuite.deploy"),
+    ("fedsuite.server_app", "fedsuite.client_app"),
+    ("fedsuite.training",),
+    ("fedsuite.nodes",),
+    ("fedsuite.terminal",),
+    ("fedsuite.records",),
+    ("fedsuite.config",),
+    ("fedsuite.registry", "fedsuite.metrics"),
+    ("strategies", "clients"),
+    ("tasks",),
+    ("fedsuite.flower",),
+    ("fedsuite.core",),
+)
+DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
+ONLY_CORE = ("strategies", "clients", "tasks", "fedsuite.flower")
 
 
-def imports(path: Path) -> set[str]:
+def room_of(module: str) -> str:
+    """Return the room a module is in: a package at the top, a room of fedsuite, or its module."""
+    top, _, rest = module.partition(".")
+    return f"{top}.{rest.split('.')[0]}" if top == "fedsuite" and rest else top
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            yield name.removesuffix(".__init__"), path
+
+
+def imported(source: str) -> set[str]:
+    """Return the modules of ours that a source imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return {name for name in found if name.split(".")[0] in PACKAGES}
 
 
-def is_leaf(name: str) -> bool:
-    return any(name == leaf or name.startswith(f"{leaf}.") for leaf in LEAVES)
+def misplaced(module: str, source: str) -> list[str]:
+    """Say which imports of a module lead out of the layers below it."""
+    room, complaints = room_of(module), []
+    for name in sorted(imported(source)):
+        other = room_of(name)
+        if other == room or other == "fedsuite":
+            continue
+        below = DEPTH[other] > DEPTH[room]
+        if not below or (
+            room in ONLY_CORE and other.startswith("fedsuite.") and other != "fedsuite.core"
+        ):
+            complaints.append(f"{module} imports {name}: {room} lies beside or below {other}")
+    return complaints
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_rooms_import_only_what_lies_below_them(room: str) -> None:
-    for path in (ROOT / room).rglob("*.py"):
-        for name in imports(path):
-            top = name.split(".")[0]
-            if top in MAY_IMPORT and not is_leaf(name):
-                assert top in MAY_IMPORT[room], f"{path.relative_to(ROOT)} imports {name}"
+@pytest.mark.parametrize(("module", "path"), [pytest.param(*m, id=m[0]) for m in modules()])
+def test_a_module_imports_only_from_the_layers_below_its_own(module: str, path: Path) -> None:
+    if module != "fedsuite":
+        assert not misplaced(module, path.read_text())
 
 
-@pytest.mark.parametrize("leaf", sorted(LEAVES))
-def test_leaf_modules_import_nothing_of_ours_but_leaves(leaf: str) -> None:
-    for name in imports(ROOT / (leaf.replace(".", "/") + ".py")):
-        assert name.split(".")[0] not in MAY_IMPORT or is_leaf(name)
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("strategies.new", "from clients.base import Client"),
+        ("clients.new", "from strategies.taco import TacoParams"),
+        ("clients.new", "from fedsuite.flower.commands import executable"),
+        ("tasks.new", "from fedsuite import registry"),
+        ("fedsuite.core.new", "import tasks.models"),
+        ("fedsuite.records.new", "def late():\n    from fedsuite.terminal import progress"),
+        ("fedsuite.suites.new", "from fedsuite.report.compare import compare"),
+        ("fedsuite.flower.new", "from fedsuite.config import RunConfig"),
+    ],
+)
+def test_a_line_in_the_wrong_room_is_found(module: str, line: str) -> None:
+    assert misplaced(module, line)
+
+
+def test_every_room_has_a_layer_and_fedsuite_holds_few_modules_beside_its_rooms() -> None:
+    rooms = {room_of(module) for module, _ in modules()} - {"fedsuite"}
+    assert rooms == set(DEPTH)
+    assert len(list((ROOT / "fedsuite").glob("*.py"))) <= 10
+
+
+def test_no_module_is_longer_than_four_hundred_lines() -> None:
+    folders = (*PACKAGES, "benchmarks", "faults", "tests")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in paths}
+    assert not {name: count for name, count in lengths.items() if count > 400}
 
 
 @pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))

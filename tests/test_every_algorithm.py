@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedsuite import registry
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
 
 Experiment = Callable[..., Path]
 ALL = sorted(registry.ALGORITHMS)

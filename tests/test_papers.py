@@ -11,8 +11,8 @@ from flwr.app import Message
 from safetensors.numpy import load_file
 
 from fedsuite import registry
-from fedsuite.inline import InlineGrid
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.engines.inline import InlineGrid
 
 Experiment = Callable[..., Path]
 PAPERS = ("feda4", "taco", "fedbac", "fedadw")

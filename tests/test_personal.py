@@ -14,10 +14,11 @@ from safetensors.numpy import load_file
 from torch import nn
 
 from fedsuite import registry
-from fedsuite.checkpoint import load_checkpoint
 from fedsuite.client_app import worker_for
-from fedsuite.inline import InlineGrid
-from fedsuite.record import read_config, read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.records.checkpoint import load_checkpoint
+from fedsuite.records.writer import read_config
 from tasks.models import MODELS
 from tasks.shapes import DataShape
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
 
 PRESENT = (
     "mnist",

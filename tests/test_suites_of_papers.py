@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedsuite import registry
-from fedsuite.paper_numbers import Number, paper_numbers, sources
+from fedsuite.records.reader import open_collection
+from fedsuite.records.summary import summarise
 from fedsuite.report.results import cells
-from fedsuite.runs import open_collection
-from fedsuite.suite_plan import manifest, plan_jobs
-from fedsuite.suites import METRICS, SCALES, Suite, read_suite
-from fedsuite.summary import summarise
+from fedsuite.suites.definition import METRICS, SCALES, Suite, read_suite
+from fedsuite.suites.jobs import manifest, plan_jobs
+from fedsuite.suites.paper_numbers import Number, paper_numbers, sources
 
 FOLDER = Path(__file__).parents[1] / "sim_configs" / "suites"
 FILES = sorted(FOLDER.glob("*.toml"))

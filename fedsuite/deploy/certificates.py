@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 
 CA_DAYS = 3650
 SERVER_DAYS = 365

@@ -3,7 +3,7 @@
 The plan (``federation.json``: ports, security, nodes) is made once and kept, so that a process
 started again has the same ports, keys, database and folders as before. The building blocks are
 :func:`start_superlink`, :func:`start_supernode`, :func:`restart_supernode`, and ``stop`` and
-``kill`` of :mod:`fedsuite.deploy.process`.
+``kill`` of :mod:`fedsuite.deploy.processes`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedsuite.core.files import read_document, write_json
+from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import Certificates
-from fedsuite.deploy.connections import LOCAL, Connection, write_connection
-from fedsuite.deploy.control import CommandFailed, online_nodes
 from fedsuite.deploy.keys import key_file
-from fedsuite.deploy.process import Process, read_processes, start
-from fedsuite.launch import (
+from fedsuite.deploy.processes import Process, read_processes, start
+from fedsuite.flower.commands import (
     START_SECONDS,
     await_health,
     environment,
+    executable,
     free_ports,
-    last_words,
+    log_tail,
     to_toml,
-    tool,
 )
-from fedsuite.record import read_document, write_json
-from fedsuite.settings import UserError
+from fedsuite.flower.connections import LOCAL, Connection, write_connection
+from fedsuite.flower.control import CommandFailed, online_nodes
 
 PLAN = "federation.json"
 SUPERLINK = "superlink"
@@ -170,7 +170,7 @@ def start_superlink(federation: Federation) -> Process:
     files = federation.certificates
     trust = ["--ssl-ca-certfile", str(files.ca), "--ssl-certfile", str(files.server)]
     trust += ["--ssl-keyfile", str(files.server_key)]
-    command = [*tool("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
+    command = [*executable("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
     command += ["--host", "127.0.0.1", "--port", str(federation.port)]
     command += ["--fleet-api-address", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--database", str(federation.database)]
@@ -192,7 +192,7 @@ def start_supernode(
     home = federation.folder / "nodes" / node.name / "home"
     home.mkdir(parents=True, exist_ok=True)
     trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
-    command = [*within, *tool("flower-supernode"), *trust]
+    command = [*within, *executable("flower-supernode"), *trust]
     command += ["--superlink", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--host", "127.0.0.1", "--port", str(node.port)]
     settings = " ".join(f"{name}={to_toml(value)}" for name, value in node.config.items())
@@ -218,7 +218,7 @@ def restart_supernode(federation: Federation, node: Node) -> Process:
                 return process
             time.sleep(POLL_SECONDS)
         if time.monotonic() >= deadline:
-            raise UserError(f"{node.name} does not come back. {last_words(log)}")
+            raise UserError(f"{node.name} does not come back. {log_tail(log)}")
 
 
 def await_nodes(federation: Federation, count: int, processes: Sequence[Process] = ()) -> None:
@@ -228,7 +228,7 @@ def await_nodes(federation: Federation, count: int, processes: Sequence[Process]
         for process in processes:
             if not process.is_running():
                 log = federation.log(process.name)
-                raise UserError(f"{process.name} has ended. {last_words(log)}")
+                raise UserError(f"{process.name} has ended. {log_tail(log)}")
         try:
             if len(online_nodes(federation.connection, federation.home)) >= count:
                 return
@@ -237,7 +237,7 @@ def await_nodes(federation: Federation, count: int, processes: Sequence[Process]
         time.sleep(POLL_SECONDS)
     logs = federation.log(federation.nodes[0].name)
     raise UserError(
-        f"{count} SuperNodes are not online after {START_SECONDS:.0f} s. {last_words(logs)}"
+        f"{count} SuperNodes are not online after {START_SECONDS:.0f} s. {log_tail(logs)}"
     )
 
 

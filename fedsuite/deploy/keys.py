@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import write_private
-from fedsuite.deploy.control import CommandFailed, flwr
-from fedsuite.settings import UserError
+from fedsuite.flower.control import CommandFailed, flwr
 
 IN_USE = "already in use"
 

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedsuite.record import make_folder, write_atomically
+from fedsuite.core.files import write_atomically
+from fedsuite.records.reader import Collection, open_collection
+from fedsuite.records.writer import make_folder
 from fedsuite.report import curves, figures, html, markdown
 from fedsuite.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text
 from fedsuite.report.means import own_means
-from fedsuite.report.methods import what_it_saw
+from fedsuite.report.methods import diagnostics
 from fedsuite.report.results import NONE, results_csv, results_tables, runs_csv, unit, value
 from fedsuite.report.split import label_split
-from fedsuite.runs import Collection, open_collection
 
 SMALL = (
     "Small scale: fewer rounds or less data than in the paper, to finish on a laptop. The numbers "
@@ -28,7 +29,7 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
     collection = open_collection(name, results_dir)
     make_folder(out / "figures")
     before = _figures_of(out / "report.md")
-    with figures.look():
+    with figures.style_context():
         document = build(collection)
         drawn = {p.name: figures.svg(p.figure) for p in pictures(document)}
         for picture in pictures(document):
@@ -52,7 +53,7 @@ def build(collection: Collection) -> Document:
         Section("Accuracy by compute time", curves.by_seconds(collection)),
         Section("Rounds and seconds to target", curves.to_target(collection)),
         Section("Accuracy of each client", curves.per_client(collection)),
-        Section("What the methods saw", [*own_means(collection), *what_it_saw(collection)]),
+        Section("What the methods saw", [*own_means(collection), *diagnostics(collection)]),
         Section("Who had which labels", label_split(collection)),
         Section("Bytes moved", curves.bytes_moved(collection)),
         Section("Runs", _runs(collection)),

@@ -6,12 +6,12 @@ import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 
+from fedsuite.records.reader import Collection, Run
 from fedsuite.report import figures
 from fedsuite.report.document import Block, Picture, Table, Text
 from fedsuite.report.results import NONE, cells, spread, value
+from fedsuite.report.spread import deviation, mean
 from fedsuite.report.style import styles
-from fedsuite.runs import Collection, Run
-from fedsuite.spread import deviation, mean
 
 LONGEST = 80
 ACCURACY = {

@@ -41,14 +41,14 @@ LOOK: dict[Any, Any] = {
 Line = tuple[Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float] | None]
 
 
-def look() -> Any:
+def style_context() -> Any:
     """Return a context in which figures are drawn and written."""
     import matplotlib
 
     return matplotlib.rc_context(LOOK)
 
 
-def plain(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tuple[Any, Any]:
+def new_figure(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tuple[Any, Any]:
     """Return an empty figure and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ def lines(
 ) -> Any:
     """Draw curves with their bands, and level lines that are named."""
     height = HEIGHT + legend_height([*series, *(limits or {})])
-    figure, axes = plain(title, x_label, y_label, height)
+    figure, axes = new_figure(title, x_label, y_label, height)
     for name, (xs, ys, low, high) in series.items():
         style = looks[name]
         axes.plot(
@@ -132,7 +132,7 @@ def bars(
 ) -> Any:
     """Draw a bar per name with its deviation, the number beside it."""
     names, more = wrapped(values)
-    figure, axes = plain(title, x_label, "", 1.0 + 0.32 * len(values) + more)
+    figure, axes = new_figure(title, x_label, "", 1.0 + 0.32 * len(values) + more)
     places = range(len(values))
     means = [mean for mean, _ in values.values()]
     spreads = [spread for _, spread in values.values()]
@@ -152,7 +152,7 @@ def boxes(
 ) -> Any:
     """Draw a box per name, whiskers to the ends, and every value as a dot."""
     names, more = wrapped(values)
-    figure, axes = plain(title, x_label, "", 1.2 + 0.4 * len(values) + more)
+    figure, axes = new_figure(title, x_label, "", 1.2 + 0.4 * len(values) + more)
     places = list(range(len(values)))
     drawn = axes.boxplot(
         list(values.values()),
@@ -182,7 +182,7 @@ def dots(
     looks: Mapping[str, Style],
 ) -> Any:
     """Draw a dot per pair of numbers."""
-    figure, axes = plain(title, x_label, y_label, HEIGHT + legend_height(list(values)))
+    figure, axes = new_figure(title, x_label, y_label, HEIGHT + legend_height(list(values)))
     for name, (xs, ys) in values.items():
         axes.plot(
             xs, ys, looks[name].marker, color=looks[name].colour, alpha=0.75, ls="", label=name

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedsuite.records.reader import Collection, Run
 from fedsuite.report.curves import tag
 from fedsuite.report.document import Table
 from fedsuite.report.methods import COUPLINGS, group, trained
 from fedsuite.report.results import spread, theirs
-from fedsuite.runs import Collection, Run
-from fedsuite.spread import mean
+from fedsuite.report.spread import mean
 
 
 @dataclass(frozen=True)

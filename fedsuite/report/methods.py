@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.config import parse_freeloaders
+from fedsuite.records.reader import Collection, Run
 from fedsuite.report import figures
 from fedsuite.report.curves import slug, tag
 from fedsuite.report.document import Block, Fold, Picture, Text
+from fedsuite.report.spread import mean
 from fedsuite.report.style import BLUE, GREEN, ORANGE, RED, SKY, Style, styles
-from fedsuite.runs import Collection, Run
-from fedsuite.spread import mean
 from tasks.partitions import group_of
 
 Row = Mapping[str, Any]
@@ -73,7 +73,7 @@ NOTES = {
 }
 
 
-def what_it_saw(collection: Collection) -> list[Block]:
+def diagnostics(collection: Collection) -> list[Block]:
     """Return the section: a note and figures for every method that records something."""
     blocks: list[Block] = []
     silent = []

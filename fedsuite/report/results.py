@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
+from fedsuite.records.reader import Collection, PaperNumber, Run
 from fedsuite.report.document import Block, Bold, Table, Text
-from fedsuite.runs import Collection, PaperNumber, Run
-from fedsuite.spread import deviation, mean
+from fedsuite.report.spread import deviation, mean
 
 NONE = "–"
 NAMES = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedsuite.label_plot import label_figure
-from fedsuite.record import read_config
+from fedsuite.core.settings import UserError
+from fedsuite.records.reader import Collection, Run
+from fedsuite.records.writer import read_config
 from fedsuite.report.curves import slug, tag
 from fedsuite.report.document import Block, Picture, Text
-from fedsuite.runs import Collection, Run
-from fedsuite.settings import UserError
+from fedsuite.report.label_plot import label_figure
 
 MANY_BUBBLES = 2000
 
@@ -29,7 +29,7 @@ def label_split(collection: Collection) -> list[Block]:
 
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
-    from tasks.datasets import OWN, is_at_hand
+    from tasks.datasets import OWN, is_local
     from tasks.partitions import label_counts
     from tasks.task import open_task
 
@@ -38,7 +38,7 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
         spec = read_config(Path(run.folder)).task
         if spec.partition == OWN:
             return Text(f"{title}: every node has rows of its own, and their labels stay there.")
-        if not is_at_hand(spec.dataset, spec.data_root):
+        if not is_local(spec.dataset, spec.data_root):
             return Text(f"{title}: the data of {spec.dataset} is not on this machine.")
         task = open_task(spec)
     except UserError as error:

@@ -40,8 +40,8 @@ def test_steps_are_exactly_as_many_and_full(rows: int, size: int, steps: int) ->
 
 def test_two_steps_of_fedavg_by_hand(tmp_path: Path) -> None:
     """w=(0,0), x=(1,3), lr=1/2: w=(1/2,3/2), then w=(3/4,9/4). The update is w - 0."""
-    site = place(tmp_path, Training(local_steps=2, batch_size=1))
-    (update,), count, metrics = fit(FedAvgClient, site, [0.0, 0.0])
+    context = place(tmp_path, Training(local_steps=2, batch_size=1))
+    (update,), count, metrics = fit(FedAvgClient, context, [0.0, 0.0])
     assert np.array_equal(update, [0.75, 2.25])
     assert (count, metrics["steps"]) == (1, 2)
     assert metrics["loss"] == pytest.approx((5.0 + 1.25) / 2)
@@ -51,8 +51,8 @@ def test_two_steps_of_fedprox_by_hand(tmp_path: Path) -> None:
     """zeta=1 from w=(2,0): g=(1,-3), no pull: w=(1.5,1.5). Then g=(0.5,-1.5), pull=(-0.5,1.5):
     the sum is zero and w stays; the update is (-0.5, 1.5).
     """
-    site = place(tmp_path, Training(local_steps=2, batch_size=1))
-    (update,), _, _ = fit(FedProxClient, site, [2.0, 0.0], zeta=1.0)
+    context = place(tmp_path, Training(local_steps=2, batch_size=1))
+    (update,), _, _ = fit(FedProxClient, context, [2.0, 0.0], zeta=1.0)
     assert np.array_equal(update, [-0.5, 1.5])
 
 

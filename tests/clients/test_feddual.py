@@ -13,10 +13,10 @@ import torch
 from bowl import place
 from torch import nn
 
-from clients.base import Site, Training
+from clients.base import ClientContext, Training
 from clients.fedavg import FedAvgClient
 from clients.feddual import FedDualClient, divergence, mixing
-from fedsuite.vector import FlatModel
+from fedsuite.core.vector import FlatModel
 
 
 class Logits(nn.Module):
@@ -30,13 +30,13 @@ class Logits(nn.Module):
         return self.fc["weight"].expand(len(x), 2)
 
 
-def site(folder: Path, module: nn.Module | None = None, **training: Any) -> Site:
+def context(folder: Path, module: nn.Module | None = None, **training: Any) -> ClientContext:
     """One row of class 0."""
     how = Training(batch_size=1, **training)
     return replace(place(folder, how), model=FlatModel(module or Logits()))
 
 
-def fit(place: Site, start: list[float], cls: Any = FedDualClient, **config: Any) -> tuple:
+def fit(place: ClientContext, start: list[float], cls: Any = FedDualClient, **config: Any) -> tuple:
     settings = {"lr": 0.5, "adaptive-loss": True} | config
     return cls(place).fit([np.array(start, np.float32)], settings)
 
@@ -74,7 +74,7 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
     Step 2: p = sigmoid(1/4) = 0.562177. CE: p - 1 = -0.437823. KL from (1/2, 1/2) has the slope
     p (1 - p)(a - b) = 0.246134 / 4 = 0.061534. Half of both: -0.188145. a = 0.125 + 0.094072.
     """
-    (update,), _, metrics = fit(site(tmp_path, local_steps=2), [0, 0])
+    (update,), _, metrics = fit(context(tmp_path, local_steps=2), [0, 0])
     np.testing.assert_allclose(update, [0.219072, -0.219072], atol=1e-5)
     p = 1 / (1 + math.exp(-0.25))
     second = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
@@ -84,8 +84,8 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
 
 def test_the_divergence_has_a_gradient(tmp_path: Path) -> None:
     """Were it constant, half the cross-entropy would be all that trains: plain steps at half lr."""
-    (ours,), _, _ = fit(site(tmp_path, local_steps=5), [0, 0])
-    (half,), _, _ = fit(site(tmp_path, local_steps=5), [0, 0], FedAvgClient, lr=0.25)
+    (ours,), _, _ = fit(context(tmp_path, local_steps=5), [0, 0])
+    (half,), _, _ = fit(context(tmp_path, local_steps=5), [0, 0], FedAvgClient, lr=0.25)
     assert ours[0] < half[0] - 0.01, "held back by what it was sent"
 
 
@@ -95,15 +95,17 @@ def test_the_share_is_measured_anew_for_each_epoch(tmp_path: Path) -> None:
     Step 1: q_1 = 1/(1 + e^-0.1) = 0.524979, CE's slope -q_1, half of it: a = 4 * 0.262490.
     The second epoch then weighs by sigmoid(1 - 0); the last epoch is not measured.
     """
-    _, _, metrics = fit(site(tmp_path, local_epochs=2), [0, 0.1], lr=4.0)
+    _, _, metrics = fit(context(tmp_path, local_epochs=2), [0, 0.1], lr=4.0)
     assert metrics["share"] == pytest.approx(1 / (1 + math.exp(-1)))
-    _, _, metrics = fit(site(tmp_path, local_epochs=2), [0.1, 0], lr=0.1)
+    _, _, metrics = fit(context(tmp_path, local_epochs=2), [0.1, 0], lr=0.1)
     assert metrics["share"] == 0.5, "right before and after"
 
 
 def test_without_its_loss_it_is_plain_training(tmp_path: Path) -> None:
-    (ours,), _, metrics = fit(site(tmp_path, local_epochs=3), [0, 0.1], **{"adaptive-loss": False})
-    (plain,), _, _ = fit(site(tmp_path, local_epochs=3), [0, 0.1], FedAvgClient)
+    (ours,), _, metrics = fit(
+        context(tmp_path, local_epochs=3), [0, 0.1], **{"adaptive-loss": False}
+    )
+    (plain,), _, _ = fit(context(tmp_path, local_epochs=3), [0, 0.1], FedAvgClient)
     assert ours.tobytes() == plain.tobytes() and "divergence" not in metrics
 
 
@@ -119,7 +121,7 @@ class Normed(nn.Module):
 
 
 def test_the_received_model_is_asked_without_noise_and_kept_as_it_was(tmp_path: Path) -> None:
-    here = site(tmp_path, Normed(), local_epochs=2)
+    here = context(tmp_path, Normed(), local_epochs=2)
     here.task.split.train[0] = np.array([0, 0, 0])
     here = replace(here, training=Training(batch_size=3, local_epochs=2))
     client = FedDualClient(here)
@@ -136,8 +138,8 @@ def test_the_received_model_is_asked_without_noise_and_kept_as_it_was(tmp_path: 
 
 def test_clients_of_one_process_share_nothing(tmp_path: Path) -> None:
     """The same work after somebody else's, in the same workspace, gives the same bits."""
-    alone = fit(site(tmp_path, local_epochs=2), [0, 0.1])
-    shared = site(tmp_path, local_epochs=2)
+    alone = fit(context(tmp_path, local_epochs=2), [0, 0.1])
+    shared = context(tmp_path, local_epochs=2)
     fit(shared, [5, -5])
     again = fit(shared, [0, 0.1])
     assert again[0][0].tobytes() == alone[0][0].tobytes() and again[2] == alone[2]

@@ -14,11 +14,11 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from clients.base import Site, Training
+from clients.base import ClientContext, Training
 from clients.fedtgp import FedTgpClient, class_means, nearest, pull
 from clients.state import ClientState
-from fedsuite.record import read_document, read_lines
-from fedsuite.vector import FlatModel
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.vector import FlatModel
 
 Experiment = Callable[..., Path]
 ONE_STEP = Training(local_steps=1, batch_size=1)
@@ -35,7 +35,7 @@ class Line(nn.Module):
         return self.fc(self.body(x))
 
 
-def site(
+def context(
     folder: Path,
     x: list[float],
     y: list[int],
@@ -44,7 +44,7 @@ def site(
     number: int = 1,
     client: int = 0,
     model: FlatModel | None = None,
-) -> Site:
+) -> ClientContext:
     """A client whose training and test rows are the given ones."""
     rows, labels = torch.tensor(x)[:, None], np.array(y)
     everything = [np.arange(len(x))] * (client + 1)
@@ -57,15 +57,17 @@ def site(
     state = ClientState(folder, client, number, 0)
     initial = np.array(start, np.float32)
     model = model or FlatModel(Line())
-    return Site(client, number, 0, task, model, initial, initial[:0], state, how)
+    return ClientContext(client, number, 0, task, model, initial, initial[:0], state, how)
 
 
-def fit(here: Site, prototypes: list[float], known: list[float], lam: float = 0.5) -> tuple:
+def fit(
+    here: ClientContext, prototypes: list[float], known: list[float], lam: float = 0.5
+) -> tuple:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
     return FedTgpClient(here).fit(received, {"lr": 0.25, "lam": lam})
 
 
-def evaluate(here: Site, prototypes: list[float], known: list[float]) -> dict[str, Any]:
+def evaluate(here: ClientContext, prototypes: list[float], known: list[float]) -> dict[str, Any]:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
     return FedTgpClient(here).evaluate(received, {})[2]
 
@@ -109,7 +111,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     The head is zero, so a moves by the pull alone: slope 2 lam (1 - 3) = -2, a = 1.5. The
     cross-entropy moves (b, c) by 1/4 (1/2, -1/2). The class is then seen at 1.5; class 1 is not.
     """
-    here = site(tmp_path, [1.0], [0])
+    here = context(tmp_path, [1.0], [0])
     (prototypes, counts), rows, _ = fit(here, [3, 0], [1, 0])
     assert prototypes.tolist() == [1.5, 0.0] and counts.tolist() == [1, 0] and rows == 1
     state = ClientState(tmp_path, 0, 2, 0).load()
@@ -118,7 +120,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
 
 def test_an_unknown_class_does_not_pull(tmp_path: Path) -> None:
     """The zeros sent for a class without a prototype are no target: a stays 1."""
-    (prototypes, _), _, _ = fit(site(tmp_path, [1.0], [0]), [0, 0], [0, 0])
+    (prototypes, _), _, _ = fit(context(tmp_path, [1.0], [0]), [0, 0], [0, 0])
     assert prototypes[0] == 1.0
 
 
@@ -126,21 +128,21 @@ def test_the_next_round_goes_on_from_the_own_model(tmp_path: Path) -> None:
     """From a = 1.5, b = 1/8, c = -1/8: p = sigmoid(1.5/4) = 0.592667. The slope of a is
     (p - 1)(b - c) - 1.5 = -1.601833, so a = 1.900458.
     """
-    fit(site(tmp_path, [1.0], [0]), [3, 0], [1, 0])
-    (prototypes, _), _, _ = fit(site(tmp_path, [1.0], [0], number=2), [3, 0], [1, 0])
+    fit(context(tmp_path, [1.0], [0]), [3, 0], [1, 0])
+    (prototypes, _), _, _ = fit(context(tmp_path, [1.0], [0], number=2), [3, 0], [1, 0])
     assert prototypes[0] == pytest.approx(1.900458, abs=1e-5)
 
 
 def test_it_predicts_by_prototypes_and_not_by_its_head(tmp_path: Path) -> None:
     """Features 1 and 2. The head (1, 0) says class 0 to both; prototypes 2 and 1 know better."""
-    here = site(tmp_path, [1.0, 2.0], [1, 0], start=[1, 1, 0])
+    here = context(tmp_path, [1.0, 2.0], [1, 0], start=[1, 1, 0])
     assert evaluate(here, [2, 1], [1, 1]) == {"correct": 2, "head-correct": 1}
     assert evaluate(here, [1, 2], [1, 1]) == {"correct": 0, "head-correct": 1}
     assert evaluate(here, [2, 1], [1, 0]) == {"correct": 1, "head-correct": 1}
 
 
 def test_before_any_prototype_the_head_predicts(tmp_path: Path) -> None:
-    here = site(tmp_path, [1.0, 2.0], [1, 0], start=[1, 1, 0])
+    here = context(tmp_path, [1.0, 2.0], [1, 0], start=[1, 1, 0])
     assert evaluate(here, [0, 0], [0, 0])["correct"] == 1
 
 
@@ -160,7 +162,7 @@ def test_features_are_taken_without_noise(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Noisy()
     model = FlatModel(module)
-    here = site(tmp_path, [1.0, 2.0, 4.0, 8.0], [0, 0, 1, 1], model=model)
+    here = context(tmp_path, [1.0, 2.0, 4.0, 8.0], [0, 0, 1, 1], model=model)
     how = Training(local_epochs=2, batch_size=4)
     here = replace(
         here, initial=model.vector(), initial_buffers=model.buffer_vector(), training=how
@@ -188,7 +190,9 @@ def test_clients_of_one_process_share_nothing(tmp_path: Path) -> None:
         for number in (1, 2, 3):
             for client in clients:
                 x, y = data[client]
-                here = site(tmp_path / folder, x, y, (1, 0.5, 0.2), ONE_STEP, number, client, model)
+                here = context(
+                    tmp_path / folder, x, y, (1, 0.5, 0.2), ONE_STEP, number, client, model
+                )
                 vectors, _, _ = fit(here, [3, -1], [1, 1])
                 seen.append((client, b"".join(v.tobytes() for v in vectors)))
                 evaluate(here, [3, -1], [1, 1])

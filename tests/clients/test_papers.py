@@ -41,17 +41,17 @@ def test_taco_without_correction_is_plain_training(tmp_path: Path) -> None:
 
 def test_feda4_trajectory_by_hand(tmp_path: Path) -> None:
     """Two epochs of one batch: changes (1/2, 3/2) and (1/4, 3/4), which add up to the update."""
-    site = place(tmp_path, Training(local_epochs=2, batch_size=1))
-    (update, trajectory), _, _ = fit(FedA4Client, site, [0, 0], trajectory="full")
+    context = place(tmp_path, Training(local_epochs=2, batch_size=1))
+    (update, trajectory), _, _ = fit(FedA4Client, context, [0, 0], trajectory="full")
     assert np.array_equal(trajectory, [0.5, 1.5, 0.25, 0.75])
     assert np.array_equal(update, [0.75, 2.25])
-    vectors, _, _ = fit(FedA4Client, site, [0, 0], trajectory="compact")
+    vectors, _, _ = fit(FedA4Client, context, [0, 0], trajectory="compact")
     assert len(vectors) == 1
 
 
 def test_a_freeloader_of_feda4_has_a_trajectory_of_the_right_length(tmp_path: Path) -> None:
-    site = place(tmp_path, Training(local_epochs=2, batch_size=1))
-    vectors, _, _ = fit(freeloading(FedA4Client), site, [0, 0], trajectory="full")
+    context = place(tmp_path, Training(local_epochs=2, batch_size=1))
+    vectors, _, _ = fit(freeloading(FedA4Client), context, [0, 0], trajectory="full")
     assert [len(v) for v in vectors] == [2, 4]
 
 
@@ -111,8 +111,8 @@ def test_the_update_regulariser_by_hand(tmp_path: Path) -> None:
     Then cos = 3/sqrt(10), |u|^2 = 5/2; grad cos = (v - u cos/|u|)/|u| = (-0.189737, 0.063246).
     g = (-1/2, -3/2) less that: (-0.310263, -1.563246); u = (0.655132, 2.281623).
     """
-    site = place(tmp_path, TWO_STEPS)
-    (update,), _, _ = fit(FedBacClient, site, [0, 0], [0, 7], **fedbac(lam=1.0))
+    context = place(tmp_path, TWO_STEPS)
+    (update,), _, _ = fit(FedBacClient, context, [0, 0], [0, 7], **fedbac(lam=1.0))
     np.testing.assert_allclose(update, [0.655132, 2.281623], atol=1e-5)
 
 
@@ -169,8 +169,8 @@ def test_the_first_learning_goes_on_until_losses_settle(tmp_path: Path) -> None:
     settings = ADW | {"ala_tolerance": 1e9, "ala_max_epochs": 50}
     epochs = []
     for number in (1, 2, 3):
-        site = place(tmp_path, one, number)
-        _, _, metrics = fit(FedAdwClient, site, [0, 0.5], **settings)
+        context = place(tmp_path, one, number)
+        _, _, metrics = fit(FedAdwClient, context, [0, 0.5], **settings)
         epochs.append(metrics["ala-epochs"])
     assert epochs == [0, 10, 1]
 
@@ -187,9 +187,9 @@ def test_static_fedadw_is_plain_training(tmp_path: Path) -> None:
 def test_everything_below_stays_trainable_after_mixing(tmp_path: Path) -> None:
     one = Training(local_steps=1, batch_size=1)
     for number in (1, 2):
-        site = place(tmp_path, one, number)
-        fit(FedAdwClient, site, [0, 0.5], **ADW)
-        assert all(p.requires_grad for p in site.model.module.parameters())
+        context = place(tmp_path, one, number)
+        fit(FedAdwClient, context, [0, 0.5], **ADW)
+        assert all(p.requires_grad for p in context.model.module.parameters())
 
 
 def test_top_layers_by_hand(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_top_layers_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_bowl_is_what_it_says(tmp_path: Path) -> None:
-    site = place(tmp_path, TWO_STEPS)
-    client = type("BowlClient", (Bowl, FedAvgClient), {})(site)
+    context = place(tmp_path, TWO_STEPS)
+    client = type("BowlClient", (Bowl, FedAvgClient), {})(context)
     client.gradients(torch.tensor([[1.0, 3.0]]), torch.zeros(1))
-    assert site.model.grads.tolist() == [-1.0, -3.0]
+    assert context.model.grads.tolist() == [-1.0, -3.0]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.apple import AppleClient, mixture, one_hot, relation_gradient
-from clients.base import Client, Site, Training
+from clients.base import Client, ClientContext, Training
 from clients.fedamp import FedAmpClient
 from clients.fedavg import FedAvgClient
 from clients.fedfomo import FedFomoClient, first_order_gains, hold_out, shares
@@ -31,12 +31,12 @@ NONE: Any = np.zeros((0, 2))
 MAGNITUDES = st.sampled_from((0.0, 1e-18, 1.0, 1e18))
 
 
-def among_two(folder: Path, training: Training, number: int = 1, client: int = 0) -> Site:
+def among_two(folder: Path, training: Training, number: int = 1, client: int = 0) -> ClientContext:
     """The bowl's client as one of two with the same row."""
-    site = place(folder, training, number)
-    site.task.split.train.append(np.array([0]))
-    site.task.split.own_test.append(np.array([0]))
-    return dataclasses.replace(site, client=client, state=ClientState(folder, client, number, 0))
+    context = place(folder, training, number)
+    context.task.split.train.append(np.array([0]))
+    context.task.split.own_test.append(np.array([0]))
+    return dataclasses.replace(context, client=client, state=ClientState(folder, client, number, 0))
 
 
 def kept(folder: Path, client: int = 0) -> dict[str, np.ndarray]:
@@ -121,10 +121,12 @@ def test_fedamp_without_its_pull_is_local(tmp_path: Path) -> None:
 # FedFomo
 
 
-def fomo(site: Site, peers: Any = NONE, ids: tuple[int, ...] = (), **changes: Any) -> tuple:
+def fomo(
+    context: ClientContext, peers: Any = NONE, ids: tuple[int, ...] = (), **changes: Any
+) -> tuple:
     statistics = np.zeros((len(peers), 0))
     settings = {"validation": 0.2, "peer_ids": list(ids)} | changes
-    return fit(FedFomoClient, site, peers, statistics, **settings)
+    return fit(FedFomoClient, context, peers, statistics, **settings)
 
 
 def test_gains_and_shares_by_hand() -> None:
@@ -178,9 +180,9 @@ def test_fedfomo_goes_on_alone_where_nobody_helps(tmp_path: Path) -> None:
     """The own model is the start itself (no step was made) and the other is worse: no gain at all,
     so it starts from its own model.
     """
-    site = among_two(tmp_path, ONE_STEP)
+    context = among_two(tmp_path, ONE_STEP)
     own = np.array([2, 3], np.float32)
-    site.state.save({"model": own, "buffers": own[:0], "start": own, "start_buffers": own[:0]})
+    context.state.save({"model": own, "buffers": own[:0], "start": own, "start_buffers": own[:0]})
     answer, _, metrics = fomo(among_two(tmp_path, ONE_STEP, 2), [[9, 9]], (1,))
     assert np.array_equal(answer[0], [1.5, 3]) and answer[2][1] < 0
     assert metrics["own-weight"] == 1.0
@@ -224,8 +226,8 @@ def test_fedfomo_judges_on_training_rows_it_never_trains_on(tmp_path: Path) -> N
     """
     seen: dict[bool, set[int]] = {True: set(), False: set()}
     for number in (1, 2, 3):
-        site = place(tmp_path, Training(local_epochs=2, batch_size=4), number)
-        model = site.model
+        context = place(tmp_path, Training(local_epochs=2, batch_size=4), number)
+        model = context.model
 
         def read(indices: np.ndarray, model: Any = model) -> tuple[torch.Tensor, torch.Tensor]:
             seen[model.module.training] |= set(indices.tolist())
@@ -233,7 +235,7 @@ def test_fedfomo_judges_on_training_rows_it_never_trains_on(tmp_path: Path) -> N
 
         split = SimpleNamespace(train=[np.arange(10)] * 2, own_test=[np.arange(10, 15)] * 2)
         task: Any = SimpleNamespace(rows=read, split=split)
-        _, count, _ = fomo(dataclasses.replace(site, task=task), [[1, 3]], (1,))
+        _, count, _ = fomo(dataclasses.replace(context, task=task), [[1, 3]], (1,))
         assert count == 8
     assert len(seen[False]) == 2 and len(seen[True]) == 8
     assert seen[False] | seen[True] == set(range(10))
@@ -283,8 +285,8 @@ def test_apple_one_step_by_hand(tmp_path: Path) -> None:
 def test_apple_goes_on_from_its_relations(tmp_path: Path) -> None:
     """After the step above, (1, 2.25): g = (0, -0.75); p (0.9, 0.5) - 0.1 (-1.875, 0)."""
     for number in (1, 2):
-        site = among_two(tmp_path, ONE_STEP, number)
-        fit(AppleClient, site, [[0, 2], [2, 0]], [0.5, 0.5], **APPLE)
+        context = among_two(tmp_path, ONE_STEP, number)
+        fit(AppleClient, context, [[0, 2], [2, 0]], [0.5, 0.5], **APPLE)
     np.testing.assert_allclose(kept(tmp_path)["p"], [1.0875, 0.5], rtol=1e-6)
 
 
@@ -318,12 +320,12 @@ def test_clients_of_one_process_share_nothing(tmp_path: Path, cls: type[Client])
     for folder, before in (("alone", False), ("after", True)):
         answer = None
         for number in (1, 2):
-            site = among_two(tmp_path / folder, TWO_STEPS, number, client=1)
+            context = among_two(tmp_path / folder, TWO_STEPS, number, client=1)
             if before:
                 other = among_two(tmp_path / folder, TWO_STEPS, number, client=0)
                 moved = [np.array(vector) + 0.5 for vector in vectors]
-                fit(cls, dataclasses.replace(other, model=site.model), *moved, **settings)
-            answer, _, _ = fit(cls, site, *vectors, **settings)
+                fit(cls, dataclasses.replace(other, model=context.model), *moved, **settings)
+            answer, _, _ = fit(cls, context, *vectors, **settings)
         answers.append([vector.tobytes() for vector in answer or []])
         states.append({k: v.tobytes() for k, v in kept(tmp_path / folder, 1).items()})
     assert answers[0] == answers[1] and states[0] == states[1]
@@ -332,9 +334,9 @@ def test_clients_of_one_process_share_nothing(tmp_path: Path, cls: type[Client])
 @pytest.mark.parametrize("cls", CLIENTS)
 def test_freeloaders_answer_in_the_right_shape(tmp_path: Path, cls: type[Client]) -> None:
     vectors, settings = CLIENTS[cls]
-    site = among_two(tmp_path, TWO_STEPS)
-    answer, _, _ = fit(freeloading(cls), site, *vectors, **settings)
-    client = cls(site)
+    context = among_two(tmp_path, TWO_STEPS)
+    answer, _, _ = fit(freeloading(cls), context, *vectors, **settings)
+    client = cls(context)
     assert [len(vector) for vector in answer] == [client.length(name) for name in cls.sends]
     assert not any(vector.any() for vector in answer)
 
@@ -345,10 +347,10 @@ def test_a_model_out_of_the_finite_numbers_is_not_kept(tmp_path: Path, cls: type
     vectors, settings = CLIENTS.get(cls, ([], {}))
     fit(cls, among_two(tmp_path, ONE_STEP), *vectors, **settings)
     before = kept(tmp_path)
-    site = among_two(tmp_path, Training(local_steps=9, batch_size=1), 2)
+    context = among_two(tmp_path, Training(local_steps=9, batch_size=1), 2)
     wild = settings | ({"personal_lr": 1e30} if cls is PFedMeClient else {})
     parameters = [np.array(vector, np.float32) for vector in vectors]
     config = {name.replace("_", "-"): value for name, value in wild.items()}
-    type("BowlClient", (Bowl, cls), {})(site).fit(parameters, {"lr": 1e30, **config})
+    type("BowlClient", (Bowl, cls), {})(context).fit(parameters, {"lr": 1e30, **config})
     after = kept(tmp_path)
     assert all(np.array_equal(after[name], vector) for name, vector in before.items())

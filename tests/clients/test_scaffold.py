@@ -25,10 +25,10 @@ def test_the_next_control_by_hand() -> None:
 
 def test_the_first_control_is_zero_not_the_weights(tmp_path: Path) -> None:
     """From (4, 4) with c = 0 the steps are plain: three quarters of the way to (1, 3)."""
-    site = place(tmp_path, TWO_STEPS)
-    (update,), _, _ = fit(ScaffoldClient, site, [4, 4], [0, 0], **USUAL)
+    context = place(tmp_path, TWO_STEPS)
+    (update,), _, _ = fit(ScaffoldClient, context, [4, 4], [0, 0], **USUAL)
     assert np.array_equal(update, [-2.25, -0.75])
-    state = site.state.load(after_round=True)
+    state = context.state.load(after_round=True)
     assert np.array_equal(state["before"], [0, 0])
     assert np.array_equal(state["control"], [2.25, 0.75])
 
@@ -43,13 +43,13 @@ def test_what_is_left_in_the_control_by_hand(tmp_path: Path, coefficient: float)
     a = coefficient
     settings = USUAL | {"coefficient": a}
     update = np.array([0.75 * (1 - a), 2.25])
-    site = place(tmp_path / "printed", TWO_STEPS)
-    (sent,), _, _ = fit(ScaffoldClient, site, [0, 0], [1, 0], **settings)
+    context = place(tmp_path / "printed", TWO_STEPS)
+    (sent,), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], **settings)
     assert np.array_equal(sent, update)
-    assert np.array_equal(site.state.load(after_round=True)["control"], -update - [1, 0])
-    site = place(tmp_path / "exact", TWO_STEPS)
+    assert np.array_equal(context.state.load(after_round=True)["control"], -update - [1, 0])
+    context = place(tmp_path / "exact", TWO_STEPS)
     exact = settings | {"control": "gradient"}
-    (sent, change), _, _ = fit(ScaffoldClient, site, [0, 0], [1, 0], **exact)
+    (sent, change), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], **exact)
     assert np.array_equal(sent, update)
     assert np.array_equal(change, -update - [a, 0])
 
@@ -68,8 +68,8 @@ def test_a_round_that_did_not_count_is_forgotten(tmp_path: Path) -> None:
     """The server counted round 1 and never saw round 2: round 3 starts from round 1's c_i."""
     for number, counted in ((1, 0), (2, 1), (3, 1), (4, 1), (5, 4)):
         settings = USUAL | {"counted": counted}
-        site = place(tmp_path, TWO_STEPS, number)
-        fit(ScaffoldClient, site, [number, 0], [0, 0], **settings)
+        context = place(tmp_path, TWO_STEPS, number)
+        fit(ScaffoldClient, context, [number, 0], [0, 0], **settings)
     read = {n: place(tmp_path, TWO_STEPS, n).state.load(after_round=True) for n in range(1, 6)}
     first = read[1]["control"]
     for number in (2, 3, 4):
@@ -87,6 +87,6 @@ def test_without_a_coefficient_it_is_plain_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("control", "count"), [("update", 1), ("gradient", 2)])
 def test_a_freeloader_sends_as_many_vectors(tmp_path: Path, control: str, count: int) -> None:
     settings = USUAL | {"control": control}
-    site = place(tmp_path, TWO_STEPS)
-    vectors, _, _ = fit(freeloading(ScaffoldClient), site, [0, 0], [0, 0], **settings)
+    context = place(tmp_path, TWO_STEPS)
+    vectors, _, _ = fit(freeloading(ScaffoldClient), context, [0, 0], [0, 0], **settings)
     assert [vector.tolist() for vector in vectors] == [[0, 0]] * count

@@ -13,11 +13,11 @@ import torch
 from bowl import Bowl, fit, place
 from torch import nn
 
-from clients.base import Client, Site, Training
+from clients.base import Client, ClientContext, Training
 from clients.fedavg import FedAvgClient
 from clients.freeloader import freeloading
 from clients.stem import StemClient
-from fedsuite.vector import FlatModel
+from fedsuite.core.vector import FlatModel
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
 HALF = {"a": 0.5, "last_step": 0.5}
@@ -29,8 +29,8 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
     v_0 = (-1, -3) + ((-2, 0) - (-2, -3))/2 = (-1, -3/2), to (1/2, 3/4).
     v_1 = (-1/2, -9/4) + ((-1, -3/2) - (-1, -3))/2 = (-1/2, -3/2), to (3/4, 3/2).
     """
-    site = place(tmp_path, TWO_STEPS)
-    (update, direction), _, metrics = fit(StemClient, site, [0, 0], [-2, 0], **HALF)
+    context = place(tmp_path, TWO_STEPS)
+    (update, direction), _, metrics = fit(StemClient, context, [0, 0], [-2, 0], **HALF)
     assert np.array_equal(update, [0.75, 1.5])
     assert np.array_equal(direction, [-0.5, -1.5])
     assert metrics["steps"] == 2
@@ -60,8 +60,8 @@ def test_weight_decay_stays_out_of_the_direction(tmp_path: Path) -> None:
     """
     training = Training(local_steps=2, batch_size=1, weight_decay=1.0)
     settings = {"a": 0.5, "last_step": 0.0}
-    site = place(tmp_path, training)
-    (_, direction), _, _ = fit(StemClient, site, [2, 2], [0, 0], **settings)
+    context = place(tmp_path, training)
+    (_, direction), _, _ = fit(StemClient, context, [2, 2], [0, 0], **settings)
     assert np.array_equal(direction, [-0.5, -1.5])
 
 
@@ -78,14 +78,14 @@ def recording(cls: type[Client]) -> tuple[type[Client], list[tuple]]:
     return Recording, seen
 
 
-def many_rows(folder: Path, steps: int) -> Site:
-    site = place(folder, Training(local_steps=steps, batch_size=1))
+def many_rows(folder: Path, steps: int) -> ClientContext:
+    context = place(folder, Training(local_steps=steps, batch_size=1))
     rows = torch.arange(8.0).reshape(4, 2)
     task: Any = SimpleNamespace(
         rows=lambda indices: (rows[indices], torch.zeros(len(indices), dtype=torch.long)),
         split=SimpleNamespace(train=[np.arange(4)]),
     )
-    return dataclasses.replace(site, task=task)
+    return dataclasses.replace(context, task=task)
 
 
 def test_the_second_gradient_has_the_same_batch_and_chance_at_the_point_before(
@@ -112,13 +112,13 @@ def test_statistics_of_batch_norm_move_once_per_step(tmp_path: Path, fresh: bool
     """With and without a second gradient they are those of one pass at the current point."""
     torch.manual_seed(0)
     model = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
-    site = dataclasses.replace(place(tmp_path, TWO_STEPS), model=model)
+    context = dataclasses.replace(place(tmp_path, TWO_STEPS), model=model)
     x, y = torch.randn(5, 3), torch.tensor([0, 1, 0, 1, 1])
     weights, buffers = model.vector(), model.buffer_vector()
-    expected_loss = Client(site).gradients(x, y)
+    expected_loss = Client(context).gradients(x, y)
     expected = model.buffer_vector()
     model.load(weights, buffers)
-    client = StemClient(site)
+    client = StemClient(context)
     client.keep, client.fresh = 0.8, fresh
     client.direction = torch.ones_like(model.weights)
     client.previous = torch.full_like(model.weights, 0.5)
@@ -129,6 +129,6 @@ def test_statistics_of_batch_norm_move_once_per_step(tmp_path: Path, fresh: bool
 
 
 def test_a_freeloader_sends_two_vectors(tmp_path: Path) -> None:
-    site = place(tmp_path, TWO_STEPS)
-    vectors, _, _ = fit(freeloading(StemClient), site, [0, 0], [1, 1], **HALF)
+    context = place(tmp_path, TWO_STEPS)
+    vectors, _, _ = fit(freeloading(StemClient), context, [0, 0], [1, 1], **HALF)
     assert [vector.tolist() for vector in vectors] == [[0, 0], [0, 0]]

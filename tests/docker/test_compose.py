@@ -15,9 +15,9 @@ import yaml
 from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
 from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
-from fedsuite.cli import _parser
+from fedsuite.cli.main import _parser
 from fedsuite.config import parse
-from fedsuite.node import read_place
+from fedsuite.nodes.identity import read_node_data
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -169,7 +169,7 @@ def test_commands_are_real(name: str, service: str) -> None:
         if command == "flower-supernode":
             settings = shlex.split(arguments.node_config)
             numbers = dict(setting.split("=", 1) for setting in settings)
-            place = read_place({key: int(value) for key, value in numbers.items()})
+            place = read_node_data({key: int(value) for key, value in numbers.items()})
             assert place.partitions == 4
         return
     script = ROOT / command.removeprefix("/app/")

@@ -14,7 +14,7 @@ import pytest
 import clients
 import strategies
 from fedsuite import registry
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-an-algorithm.md"
 BLOCKS = dict(re.findall(r'```python title="([^"]+)"\n(.*?)```', PAGE.read_text(), re.DOTALL))

@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from fedsuite.deploy.control import online_nodes
-from fedsuite.launch import environment, free_ports, is_healthy
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.flower.commands import environment, free_ports, is_healthy
+from fedsuite.flower.control import online_nodes
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "deployment.md"

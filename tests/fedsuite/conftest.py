@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from records import write_suite
+from run_folders import write_suite
 
 from fedsuite.report.build import make_report
 
@@ -25,7 +25,7 @@ def report(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meet deployed nodes without waiting for more of them."""
-    from strategies import members as members_module
+    from fedsuite.nodes import deployed as members_module
 
     monkeypatch.setattr(members_module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(members_module, "POLL_SECONDS", 0.01)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.config import all_defaults, from_json, parse, parse_freeloaders, read_toml
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,8 +58,8 @@ def test_auto_is_resolved() -> None:
         ({"freeloaders": "x"}, ["freeloaders = 'x'", "3,7,"]),
         ({"freeloaders": "4", "num-clients": 4}, ["freeloaders", "at least one"]),
         ({"algo": "no_such_module:THING"}, ["no module 'no_such_module'", "PYTHONPATH"]),
-        ({"algo": "fedsuite.seeds:THING"}, ["has no 'THING'"]),
-        ({"algo": "fedsuite.seeds:integer"}, ["not a fedsuite Algorithm"]),
+        ({"algo": "fedsuite.core.seeds:THING"}, ["has no 'THING'"]),
+        ({"algo": "fedsuite.core.seeds:integer"}, ["not a fedsuite Algorithm"]),
         ({"algo-settings": "{"}, ["algo-settings", "JSON"]),
     ],
 )

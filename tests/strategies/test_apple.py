@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from strategies.apple import Apple, loss_schedule
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 
 
 def server() -> Apple:
-    strategy = Apple(
-        Federation(num_clients=3, client_sizes={0: 1, 1: 1, 2: 2}, seed=0, num_rounds=20)
-    )
+    strategy = Apple(RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 2}, seed=0, num_rounds=20))
     strategy.model, strategy.training_round = np.full(2, 10, np.float32), 1
     return strategy
 
@@ -45,7 +43,7 @@ def test_a_round_by_hand() -> None:
     first = strategy.broadcast()
     assert first["cores"].tolist() == [[10, 10]] * 3
     assert first["shares"].tolist() == [0.25, 0.25, 0.5]
-    assert strategy.order(0).config == {"penalty": 0.1}
+    assert strategy.instruction(0).config == {"penalty": 0.1}
     assert np.array_equal(strategy.aggregate(received([2], [[1, 2]])), [10, 10])
     assert strategy.broadcast()["cores"].tolist() == [[10, 10], [10, 10], [11, 12]]
 

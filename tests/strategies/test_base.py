@@ -2,87 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message
+from scripted import UPDATES, ScriptedGrid, one_round, reply_with, result, run_info
 
-from fedsuite import wire
-from fedsuite.inline import InlineGrid
+from fedsuite.core.messages import Result, read_instructions, write_arrays, write_results
 from strategies.avg import Avg
-from strategies.base import BaseStrategy, Federation
 from strategies.fedavg import FedAvg, FedAvgParams
 from strategies.fedprox import FedProx
 from strategies.taco import Taco
 
-Vec = list[float]
-
-
-class ScriptedGrid(InlineGrid):
-    """Nodes that answer with what a test wrote down."""
-
-    def __init__(self, answer: Callable[[Message], Message], num_nodes: int = 2) -> None:
-        super().__init__(num_nodes)
-        self.answer = answer
-
-    def _handle(self, message: Message) -> Message:
-        if message.metadata.message_type == "query":
-            place = message.metadata.dst_node_id - 1000
-            node = {"place": place, "places": len(self._contexts), "shares-disk": False}
-            return Message(RecordDict({"node": ConfigRecord(node)}), reply_to=message)
-        return self.answer(message)
-
-
-def federation(**changes: Any) -> Federation:
-    settings: dict[str, Any] = {"num_clients": 3, "client_sizes": {0: 1, 1: 1, 2: 1}, "seed": 0}
-    return Federation(**(settings | changes))
-
-
-def result(client: int, update: Vec | np.ndarray, count: float = 1, **metrics: Any) -> wire.Result:
-    vector = np.asarray(update, dtype=np.float32)
-    return wire.Result(client, {"update": vector}, {"num-examples": count, **metrics})
-
-
-def reply_with(results: dict[int, wire.Result]) -> Callable[[Message], Message]:
-    def answer(message: Message) -> Message:
-        clients = wire.read_orders(message.content)
-        return Message(wire.write_results([results[c] for c in clients]), reply_to=message)
-
-    return answer
-
-
-def one_round(
-    strategy: BaseStrategy, answer: Callable[[Message], Message], model: Vec, number: int = 1
-) -> np.ndarray:
-    grid = ScriptedGrid(answer)
-    arrays = wire.write_arrays({"model": np.array(model, np.float32)})
-    messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
-    strategy.aggregate_train(number, grid.send_and_receive(messages))
-    return strategy.model
-
-
-UPDATES = {0: result(0, [1, 0], 1), 1: result(1, [0, 2], 3), 2: result(2, [4, 4], 4)}
-
 
 def test_fedavg_by_hand() -> None:
     """(1/8)(1,0) + (3/8)(0,2) + (4/8)(4,4) = (2.125, 2.75), added to w = (10, 20)."""
-    model = one_round(FedAvg(federation()), reply_with(UPDATES), [10, 20])
+    model = one_round(FedAvg(run_info()), reply_with(UPDATES), [10, 20])
     assert np.array_equal(model, [12.125, 22.75])
 
 
 def test_avg_by_hand_and_fedavg_uniform_is_the_same() -> None:
     """Mean of updates: (5/3, 2)."""
-    model = one_round(Avg(federation()), reply_with(UPDATES), [0, 0])
+    model = one_round(Avg(run_info()), reply_with(UPDATES), [0, 0])
     np.testing.assert_allclose(model, [5 / 3, 2], rtol=1e-6)
-    uniform = FedAvg(federation(), FedAvgParams("uniform"))
+    uniform = FedAvg(run_info(), FedAvgParams("uniform"))
     assert np.array_equal(one_round(uniform, reply_with(UPDATES), [0, 0]), model)
 
 
 def test_the_servers_step_scales_the_move() -> None:
     """Half of (2.125, 2.75)."""
-    model = one_round(FedAvg(federation(server_lr=0.5)), reply_with(UPDATES), [0, 0])
+    model = one_round(FedAvg(run_info(server_lr=0.5)), reply_with(UPDATES), [0, 0])
     assert np.array_equal(model, [1.0625, 1.375])
 
 
@@ -90,11 +38,11 @@ def test_an_algorithms_settings_travel_to_its_clients() -> None:
     seen = {}
 
     def answer(message: Message) -> Message:
-        orders = wire.read_orders(message.content)
+        orders = read_instructions(message.content)
         seen.update({c: order.config["zeta"] for c, order in orders.items()})
         return reply_with(UPDATES)(message)
 
-    one_round(FedProx(federation()), answer, [0, 0])
+    one_round(FedProx(run_info()), answer, [0, 0])
     assert seen == {0: 0.1, 1: 0.1, 2: 0.1}
 
 
@@ -107,98 +55,100 @@ BAD = {
     "num-examples = -3": result(1, [1, 2], -3),
     "not possible": result(1, [1, 2], 10**12),
     "'loss' is nan": result(1, [1, 2], 1, loss=float("nan")),
-    "is missing": wire.Result(1, {}, {"num-examples": 1}),
-    "was not asked for": wire.Result(
+    "is missing": Result(1, {}, {"num-examples": 1}),
+    "was not asked for": Result(
         1, {"update": np.zeros(2, np.float32), "x": np.zeros(2, np.float32)}, {"num-examples": 1}
     ),
-    "float64[2]": wire.Result(1, {"update": np.zeros(2)}, {"num-examples": 1}),
-    "it broke": wire.Result(1, error="Traceback ...\nValueError: it broke"),
+    "float64[2]": Result(1, {"update": np.zeros(2)}, {"num-examples": 1}),
+    "it broke": Result(1, error="Traceback ...\nValueError: it broke"),
 }
 
 
 @pytest.mark.parametrize("reason", BAD)
 def test_a_bad_reply_is_left_out_and_named(reason: str) -> None:
     """Without client 1: (1/5)(1,0) + (4/5)(4,4) = (3.4, 3.2)."""
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     model = one_round(strategy, reply_with(UPDATES | {1: BAD[reason]}), [0, 0])
     np.testing.assert_allclose(model, [3.4, 3.2], rtol=1e-6)
-    failed = [row for row in strategy.outcome.rows if row["status"] == "failed"]
+    failed = [row for row in strategy.round_record.rows if row["status"] == "failed"]
     assert [row["client"] for row in failed] == [1]
     assert reason in failed[0]["reason"]
-    assert strategy.outcome.scalars["failed"] == 1
-    assert strategy.outcome.scalars["clients"] == 2
+    assert strategy.round_record.scalars["failed"] == 1
+    assert strategy.round_record.scalars["clients"] == 2
 
 
 def test_a_node_that_fails_takes_only_its_own_clients() -> None:
     """Node 1 hosts client 1 alone (1 mod 2)."""
 
     def answer(message: Message) -> Message:
-        if 1 in wire.read_orders(message.content):
+        if 1 in read_instructions(message.content):
             return Message(Error(1, "node on fire"), reply_to=message)
         return reply_with(UPDATES)(message)
 
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     model = one_round(strategy, answer, [0, 0])
     np.testing.assert_allclose(model, [3.4, 3.2], rtol=1e-6)
-    assert "node on fire" in strategy.outcome.rows[0]["reason"]
+    assert "node on fire" in strategy.round_record.rows[0]["reason"]
 
 
 def test_a_node_cannot_answer_for_anothers_client() -> None:
     def answer(message: Message) -> Message:
-        mine = [UPDATES[c] for c in wire.read_orders(message.content)]
+        mine = [UPDATES[c] for c in read_instructions(message.content)]
         forged = [] if any(r.client == 1 for r in mine) else [result(1, [99, 99], 1000)]
-        return Message(wire.write_results(mine + forged), reply_to=message)
+        return Message(write_results(mine + forged), reply_to=message)
 
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     assert np.array_equal(one_round(strategy, answer, [0, 0]), [2.125, 2.75])
-    failed = [row for row in strategy.outcome.rows if row["status"] == "failed"]
+    failed = [row for row in strategy.round_record.rows if row["status"] == "failed"]
     assert [(row["client"], "not asked" in row["reason"]) for row in failed] == [(1, True)]
 
 
 def test_a_client_with_an_unknown_number_is_named_and_ignored() -> None:
     def answer(message: Message) -> Message:
-        mine = [UPDATES[c] for c in wire.read_orders(message.content)]
-        return Message(wire.write_results([*mine, result(77, [9, 9])]), reply_to=message)
+        mine = [UPDATES[c] for c in read_instructions(message.content)]
+        return Message(write_results([*mine, result(77, [9, 9])]), reply_to=message)
 
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     assert np.array_equal(one_round(strategy, answer, [0, 0]), [2.125, 2.75])
-    assert {row["client"] for row in strategy.outcome.rows if row["status"] == "failed"} == {77}
+    assert {row["client"] for row in strategy.round_record.rows if row["status"] == "failed"} == {
+        77
+    }
 
 
 def test_no_valid_reply_keeps_the_model_and_says_so() -> None:
-    broken = {c: wire.Result(c, error="no") for c in range(3)}
-    strategy = FedAvg(federation())
+    broken = {c: Result(c, error="no") for c in range(3)}
+    strategy = FedAvg(run_info())
     assert np.array_equal(one_round(strategy, reply_with(broken), [7, 8]), [7, 8])
-    assert "stays as it is" in strategy.outcome.scalars["note"]
+    assert "stays as it is" in strategy.round_record.scalars["note"]
 
 
 def test_too_few_valid_replies_keep_the_model() -> None:
-    broken = UPDATES | {0: wire.Result(0, error="no"), 1: wire.Result(1, error="no")}
-    strategy = FedAvg(federation(min_train_clients=2))
+    broken = UPDATES | {0: Result(0, error="no"), 1: Result(1, error="no")}
+    strategy = FedAvg(run_info(min_train_clients=2))
     assert np.array_equal(one_round(strategy, reply_with(broken), [7, 8]), [7, 8])
 
 
 def test_an_overflowing_aggregate_keeps_the_model() -> None:
     huge = {c: result(c, [3e38, 3e38]) for c in range(3)}
-    strategy = FedAvg(federation(server_lr=100.0))
+    strategy = FedAvg(run_info(server_lr=100.0))
     assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
-    assert "not finite" in strategy.outcome.scalars["note"]
+    assert "not finite" in strategy.round_record.scalars["note"]
 
 
 def test_a_reply_that_never_comes_counts_as_failed() -> None:
     grid = ScriptedGrid(reply_with(UPDATES))
-    strategy = FedAvg(federation())
-    arrays = wire.write_arrays({"model": np.zeros(2, np.float32)})
+    strategy = FedAvg(run_info())
+    arrays = write_arrays({"model": np.zeros(2, np.float32)})
     messages = list(strategy.configure_train(1, arrays, ConfigRecord(), grid))
     strategy.aggregate_train(1, list(grid.send_and_receive(messages))[:1])
-    reasons = [row["reason"] for row in strategy.outcome.rows if row["status"] == "failed"]
+    reasons = [row["reason"] for row in strategy.round_record.rows if row["status"] == "failed"]
     assert reasons == ["no reply in time"]
 
 
 def test_sampling_is_fixed_by_seed_and_round() -> None:
     def drawn(seed: int, number: int) -> list[int]:
         sizes = dict.fromkeys(range(100), 1)
-        wide = federation(num_clients=100, client_sizes=sizes, seed=seed, fraction_train=0.1)
+        wide = run_info(num_clients=100, client_sizes=sizes, seed=seed, fraction_train=0.1)
         return FedAvg(wide).sample(number)
 
     assert drawn(1, 1) == drawn(1, 1)
@@ -207,9 +157,9 @@ def test_sampling_is_fixed_by_seed_and_round() -> None:
 
 
 def test_an_expelled_client_is_never_sampled_again_also_after_restart() -> None:
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     strategy.expelled = {1}
-    again = FedAvg(federation())
+    again = FedAvg(run_info())
     again.load_state(strategy.state())
     assert again.sample(1) == strategy.sample(1) == [0, 2]
 
@@ -217,17 +167,17 @@ def test_an_expelled_client_is_never_sampled_again_also_after_restart() -> None:
 def test_buffers_are_averaged_by_samples() -> None:
     """(1*8 + 3*0 + 4*0)/8 = 1."""
     answers = {
-        c: wire.Result(
+        c: Result(
             c,
             {**r.arrays, "buffers": np.array([8.0 if c == 0 else 0.0], np.float32)},
             r.metrics,
         )
         for c, r in UPDATES.items()
     }
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     grid = ScriptedGrid(reply_with(answers))
     vectors = {"model": np.zeros(2, np.float32), "buffers": np.zeros(1, np.float32)}
-    messages = strategy.configure_train(1, wire.write_arrays(vectors), ConfigRecord(), grid)
+    messages = strategy.configure_train(1, write_arrays(vectors), ConfigRecord(), grid)
     arrays, _ = strategy.aggregate_train(1, grid.send_and_receive(messages))
     assert isinstance(arrays, ArrayRecord)
     assert np.array_equal(strategy.buffers, [1.0])
@@ -235,25 +185,25 @@ def test_buffers_are_averaged_by_samples() -> None:
 
 def test_bytes_are_counted_per_client() -> None:
     """Two float32 each way for each of three clients: 24 bytes."""
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     one_round(strategy, reply_with(UPDATES), [0, 0])
-    assert strategy.outcome.scalars["upload_bytes"] == 24
-    assert strategy.outcome.scalars["download_bytes"] == 24
+    assert strategy.round_record.scalars["upload_bytes"] == 24
+    assert strategy.round_record.scalars["download_bytes"] == 24
 
 
 def test_a_reply_without_buffers_is_left_out() -> None:
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     grid = ScriptedGrid(reply_with(UPDATES))
     vectors = {"model": np.zeros(2, np.float32), "buffers": np.zeros(1, np.float32)}
-    messages = strategy.configure_train(1, wire.write_arrays(vectors), ConfigRecord(), grid)
+    messages = strategy.configure_train(1, write_arrays(vectors), ConfigRecord(), grid)
     strategy.aggregate_train(1, grid.send_and_receive(messages))
-    assert {row["reason"] for row in strategy.outcome.rows} == {"'buffers' is missing"}
+    assert {row["reason"] for row in strategy.round_record.rows} == {"'buffers' is missing"}
 
 
 def test_a_rejected_round_leaves_no_trace_in_the_strategy() -> None:
     """Updates of 3e38 overflow TACO's global gradient; the round after is as if it never was."""
     huge = {c: result(c, [3e38, 3e38], 1, steps=1) for c in range(3)}
-    strategy = Taco(federation(learning_rate=lambda number: 0.01))
+    strategy = Taco(run_info(learning_rate=lambda number: 0.01))
     assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
-    assert "not finite" in strategy.outcome.scalars["note"]
+    assert "not finite" in strategy.round_record.scalars["note"]
     assert strategy.gradient.size == 0 and (strategy.alpha == 0.1).all()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from fedsuite.inline import InlineGrid
-from fedsuite.record import read_document, read_lines
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.engines.inline import InlineGrid
 
 Experiment = Callable[..., Path]
 BASELINES = ("fedacg", "fedprox-tailored", "foolsgold", "scaffold", "scaffold-tailored", "stem")

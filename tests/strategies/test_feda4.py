@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.feda4 import (
     FedA4,
     FedA4Params,
@@ -76,7 +76,7 @@ PROBE = {1.0: (np.array([0.5, 0.5]), 0.5), 5.0: (np.array([1.0, 0.0]), 0.5)}
 
 def play(**params: object) -> tuple[np.ndarray, Round]:
     """Two clients from w = 0, E = 1: v = (1, 0), and v = (5, 0) whose predictions collapsed."""
-    federation = Federation(
+    federation = RunInfo(
         num_clients=2,
         client_sizes={0: 1, 1: 3},
         seed=0,

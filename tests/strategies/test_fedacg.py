@@ -15,8 +15,8 @@ from rounds import TWO_STEPS, meet, play, strategy_of
 from safetensors.numpy import load_file
 
 from clients.fedacg import FedAcgClient
-from fedsuite import wire
-from fedsuite.inline import InlineGrid
+from fedsuite.core.messages import read_instructions
+from fedsuite.engines.inline import InlineGrid
 from strategies.fedacg import FedAcg, ahead
 
 
@@ -48,7 +48,7 @@ def test_a_round_on_two_bowls_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(sent["update"], [[0, 1.875], [-1.25, 0.625]])
     assert np.array_equal(strategy.momentum, [0.375, 1.25])
     assert np.array_equal(strategy.model, [0.375, 1.25])
-    assert np.array_equal(strategy.departure(), [0.5625, 1.875])
+    assert np.array_equal(strategy.training_start(), [0.5625, 1.875])
     assert np.array_equal(strategy.result(), strategy.model)
 
 
@@ -68,7 +68,7 @@ def test_the_servers_rate_is_part_of_the_momentum() -> None:
     strategy = strategy_of(FedAcg, lam=0.5, federation={"server_lr": 0.5})
     play(strategy, [[4, 0], [0, 0]])
     assert np.array_equal(strategy.model, [1, 0])
-    assert np.array_equal(strategy.departure(), [1.5, 0])
+    assert np.array_equal(strategy.training_start(), [1.5, 0])
 
 
 class ListeningGrid(InlineGrid):
@@ -83,7 +83,7 @@ class ListeningGrid(InlineGrid):
     ) -> Iterable[Message]:
         messages = list(messages)
         for message in messages:
-            order = next(iter(wire.read_orders(message.content).values()), None)
+            order = next(iter(read_instructions(message.content).values()), None)
             kept = self.models.setdefault(message.metadata.message_type, [])
             if order is not None and "model" in order.arrays:
                 kept.append(order.arrays["model"])

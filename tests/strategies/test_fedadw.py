@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.fedadw import FedAdw, FedAdwParams, discrepancy_weights
 
 
@@ -51,7 +51,7 @@ def test_a_round_by_hand(params: dict, expected: float) -> None:
     As they are, 0.5 - 2 + 0.1 < 0: the second has no weight. By samples the mean is 2.
     """
     strategy = FedAdw(
-        Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
+        RunInfo(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
     )
     model = strategy.aggregate(
         Round(

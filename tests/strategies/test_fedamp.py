@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.fedamp import FedAmp, FedAmpParams, attention, squared_distances
 
 SCALES = (0.0, 1e-18, 1.0, 1e18)
@@ -40,7 +40,7 @@ def received(updates: list[list[float]], clients: list[int], number: int = 1) ->
 
 def server(count: int = 4, **params: float) -> FedAmp:
     sizes = dict.fromkeys(range(count), 1)
-    federation = Federation(num_clients=count, client_sizes=sizes, seed=0)
+    federation = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
     strategy = FedAmp(federation, FedAmpParams(**params))
     strategy.model, strategy.training_round = np.array([10, 10], np.float32), 2
     return strategy
@@ -119,7 +119,7 @@ def test_a_round_by_hand() -> None:
     strategy = server()
     round = received([[0, 0], [4, 0]], [0, 2])
     assert np.array_equal(strategy.aggregate(round), [10, 10])
-    clouds = [strategy.order(client).arrays["cloud"] for client in range(4)]
+    clouds = [strategy.instruction(client).arrays["cloud"] for client in range(4)]
     np.testing.assert_allclose(clouds[0], [10 + 4 / math.e, 10], rtol=1e-6)
     np.testing.assert_allclose(clouds[2], [14 - 4 / math.e, 10], rtol=1e-6)
     assert clouds[1].size == clouds[3].size == 0
@@ -133,11 +133,11 @@ def test_who_stays_away_is_remembered_and_state_survives() -> None:
     again = server()
     again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
     for client in range(4):
-        expected = strategy.order(client).arrays["cloud"]
-        assert np.array_equal(again.order(client).arrays["cloud"], expected)
+        expected = strategy.instruction(client).arrays["cloud"]
+        assert np.array_equal(again.instruction(client).arrays["cloud"], expected)
     weight = math.exp(-1)
     np.testing.assert_allclose(
-        strategy.order(0).arrays["cloud"], [12 + 2 * weight, 12 - 2 * weight], rtol=1e-6
+        strategy.instruction(0).arrays["cloud"], [12 + 2 * weight, 12 - 2 * weight], rtol=1e-6
     )
 
 
@@ -145,4 +145,4 @@ def test_nothing_travels_to_a_client_that_scores_itself() -> None:
     strategy = server()
     strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
     strategy.training_round = 0
-    assert strategy.order(0).arrays["cloud"].size == 0
+    assert strategy.instruction(0).arrays["cloud"].size == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.fedbac import FedBac, FedBacParams, consensus_weights, couplings, spearman
 
 
@@ -46,7 +46,7 @@ def test_weights_are_shares(rows: list[tuple[float, float, int]]) -> None:
     np.testing.assert_allclose(consensus_weights(c[::-1], r[::-1], n[::-1]), weights[::-1])
 
 
-FEDERATION = Federation(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0)
+FEDERATION = RunInfo(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0)
 
 
 def after_two_rounds(params: FedBacParams) -> FedBac:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from fedsuite.record import read_document, read_lines
-from fedsuite.vector import last_layer, norms, sample_weights
-from strategies.base import Federation, Round
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.vector import last_layer, norms, sample_weights
+from strategies.base import Round, RunInfo
 from strategies.feddual import FedDual, FedDualParams, barycentre
 
 Experiment = Callable[..., Path]
@@ -107,7 +107,7 @@ def test_a_round_by_hand(on: bool, expected: list[float]) -> None:
     Body (8, 0) and (0, 8): mean (2, 6). Weight the same values, so (0, 8) by the means' order.
     Bias (0, 16) and (16, 0): mean (12, 4), barycentre (16, 0). Weight and bias never mix.
     """
-    federation = Federation(2, {0: 1, 1: 3}, seed=0, server_lr=0.5, shapes=SHAPES)
+    federation = RunInfo(2, {0: 1, 1: 3}, seed=0, server_lr=0.5, shapes=SHAPES)
     updates = np.array([[8, 0, 8, 0, 0, 16], [0, 8, 0, 8, 16, 0]], np.float32)
     round = Round(
         number=1,

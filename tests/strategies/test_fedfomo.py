@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.fedfomo import FedFomo, FedFomoParams, choose_peers, exploration
 
 
@@ -17,7 +17,7 @@ def draw(seed: int = 0) -> np.random.Generator:
 
 def server(count: int = 5, seed: int = 0, **params: float) -> FedFomo:
     sizes = dict.fromkeys(range(count), 1)
-    federation = Federation(num_clients=count, client_sizes=sizes, seed=seed)
+    federation = RunInfo(num_clients=count, client_sizes=sizes, seed=seed)
     strategy = FedFomo(federation, FedFomoParams(**params))
     strategy.model, strategy.buffers = np.full(2, 10, np.float32), np.ones(1, np.float32)
     strategy.training_round = 2
@@ -89,7 +89,7 @@ def test_a_round_by_hand() -> None:
     strategy = server()
     updates, gains = np.array([[1, 0], [0, 2]]), np.array([[0, 0, 0, 3, 0], [-2, 0, 0, 0, 0]])
     assert np.array_equal(strategy.aggregate(received([0, 3], updates, gains)), [10, 10])
-    first, second, third = (strategy.order(client) for client in (0, 3, 1))
+    first, second, third = (strategy.instruction(client) for client in (0, 3, 1))
     assert [o.config["peer-ids"] for o in (first, second, third)] == [[3], [0], [0, 3]]
     assert first.arrays["peers"].tolist() == [[10, 12]]
     assert second.arrays["peer_statistics"].tolist() == [[1.5]]
@@ -98,7 +98,7 @@ def test_a_round_by_hand() -> None:
     assert strategy.affinity[0].tolist() == [0, 0, 0, 6, 0]
     assert strategy.affinity[3].tolist() == [-2, 0, 0, 0, 0]
     strategy.expelled = {0}
-    assert strategy.order(1).config["peer-ids"] == [3]
+    assert strategy.instruction(1).config["peer-ids"] == [3]
 
 
 def test_models_and_affinities_survive() -> None:
@@ -107,7 +107,7 @@ def test_models_and_affinities_survive() -> None:
     strategy.aggregate(received([0, 1, 2, 3, 4], updates, gains))
     again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
     for client in range(5):
-        one, two = strategy.order(client), again.order(client)
+        one, two = strategy.instruction(client), again.instruction(client)
         assert one.config == two.config and len(one.config["peer-ids"]) == 2
         assert np.array_equal(one.arrays["peers"], two.arrays["peers"])
 
@@ -120,8 +120,8 @@ def test_orders_differ_by_seed_round_and_client_only_by_lot() -> None:
         strategy.known[:] = True
         for number in (1, 2):
             strategy.training_round = number
-            key = [tuple(strategy.order(c).config["peer-ids"]) for c in range(9)]
-            assert key == [tuple(strategy.order(c).config["peer-ids"]) for c in range(9)]
+            key = [tuple(strategy.instruction(c).config["peer-ids"]) for c in range(9)]
+            assert key == [tuple(strategy.instruction(c).config["peer-ids"]) for c in range(9)]
             seen[seed, number] = tuple(key)
     assert len(set(seen.values())) == 4
 
@@ -130,5 +130,5 @@ def test_nothing_travels_to_a_client_that_scores_itself() -> None:
     strategy = server()
     strategy.known[:] = True
     strategy.training_round = 0
-    order = strategy.order(0)
+    order = strategy.instruction(0)
     assert order.config["peer-ids"] == [] and order.arrays["peers"].shape == (0, 2)

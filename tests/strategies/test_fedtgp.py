@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsuite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fedsuite.record import read_document, read_lines
-from strategies.base import Federation, Round
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from strategies.base import Round, RunInfo
 from strategies.fedtgp import (
     FedTgp,
     FedTgpParams,
@@ -35,7 +35,7 @@ Experiment = Callable[..., Path]
 
 def server(classes: int, width: int, **params: Any) -> FedTgp:
     shapes = {"body.weight": (3,), "fc.weight": (classes, width), "fc.bias": (classes,)}
-    federation = Federation(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
+    federation = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
     return FedTgp(federation, FedTgpParams(**params))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
 from clients.fedavg import FedAvgClient
-from fedsuite.inline import InlineGrid
+from fedsuite.engines.inline import InlineGrid
 from strategies.foolsgold import FoolsGold, agreement_weights, distinct_weights, pairwise_cosines
 
 SCALES = (0.0, 1e-18, 1.0, 1e18)

@@ -11,18 +11,18 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_base import UPDATES, federation, one_round, result
+from scripted import UPDATES, one_round, result, run_info
 
-from fedsuite import wire
+from fedsuite.core.messages import WireError, pack, read_instructions, unpack, write_results
+from fedsuite.nodes.answers import Refused, read_answer
 from strategies.fedadw import FedAdw
 from strategies.fedavg import FedAvg
 from strategies.fedbac import FedBac
-from strategies.members import Refused, read_answer
 
 
 def honest(vector: Array | None = None, **metrics: Any) -> RecordDict:
     """Client 1's reply as it should be, but for what is given."""
-    update = vector or wire.pack(np.zeros(2, np.float32))
+    update = vector or pack(np.zeros(2, np.float32))
     numbers = {"num-examples": 1} | {k.replace("_", "-"): v for k, v in metrics.items()}
     return RecordDict(
         {"metrics.1": MetricRecord(numbers), "arrays.1": ArrayRecord({"update": update})}
@@ -67,12 +67,12 @@ HOSTILE: dict[str, Callable[[], RecordDict]] = {
     "an axis beyond all numbers": lambda: honest(npy(header("'<f4'", f"(0, {2**70})"), b"")),
     "a name without end": lambda: honest(**{"x" * 10**5: 1.0}),
     "more bytes than its length": lambda: honest(npy(header("'<f4'", "(2,)"), b"\0" * 4096)),
-    "whole numbers": lambda: honest(wire.pack(np.zeros(2, np.int64))),
-    "double precision": lambda: honest(wire.pack(np.zeros(2, np.float64))),
-    "complex numbers": lambda: honest(wire.pack(np.zeros(2, np.complex64))),
-    "a matrix": lambda: honest(wire.pack(np.zeros((1, 2), np.float32))),
-    "ten million numbers": lambda: honest(wire.pack(np.zeros(10**7, np.float32))),
-    "NaN": lambda: honest(wire.pack(np.array([0, np.nan], np.float32))),
+    "whole numbers": lambda: honest(pack(np.zeros(2, np.int64))),
+    "double precision": lambda: honest(pack(np.zeros(2, np.float64))),
+    "complex numbers": lambda: honest(pack(np.zeros(2, np.complex64))),
+    "a matrix": lambda: honest(pack(np.zeros((1, 2), np.float32))),
+    "ten million numbers": lambda: honest(pack(np.zeros(10**7, np.float32))),
+    "NaN": lambda: honest(pack(np.array([0, np.nan], np.float32))),
     "absurdly many samples": lambda: honest(num_examples=2**62),
     "no samples": lambda: honest(num_examples=0),
     "fewer than no samples": lambda: honest(num_examples=-1),
@@ -94,10 +94,10 @@ def playing(content: RecordDict) -> Callable[[Message], Message]:
     """Everybody answers as in UPDATES, client 1 with what is given."""
 
     def answer(message: Message) -> Message:
-        mine = wire.read_orders(message.content)
+        mine = read_instructions(message.content)
         if 1 in mine:
             return Message(content, reply_to=message)
-        return Message(wire.write_results([UPDATES[c] for c in mine]), reply_to=message)
+        return Message(write_results([UPDATES[c] for c in mine]), reply_to=message)
 
     return answer
 
@@ -105,9 +105,9 @@ def playing(content: RecordDict) -> Callable[[Message], Message]:
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_reply_changes_nothing_for_the_others(case: str) -> None:
     """Without client 1: (1/5)(1,0) + (4/5)(4,4) = (3.4, 3.2)."""
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     model = one_round(strategy, playing(HOSTILE[case]()), [0, 0])
-    left_out = [row for row in strategy.outcome.rows if row["status"] == "failed"]
+    left_out = [row for row in strategy.round_record.rows if row["status"] == "failed"]
     np.testing.assert_allclose(model, [3.4, 3.2], rtol=1e-6)
     assert [row["client"] for row in left_out] == [1]
     assert 0 < len(left_out[0]["reason"]) < 5000
@@ -116,16 +116,16 @@ def test_a_hostile_reply_changes_nothing_for_the_others(case: str) -> None:
 def test_an_endless_client_id_is_nobody() -> None:
     """Python refuses to turn 5000 digits into a number; that must not end the run."""
     content = RecordDict(dict(honest()) | {f"metrics.{'9' * 5000}": MetricRecord()})
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     one_round(strategy, playing(content), [0, 0])
-    assert all(row["status"] == "ok" for row in strategy.outcome.rows)
+    assert all(row["status"] == "ok" for row in strategy.round_record.rows)
 
 
 def test_who_speaks_for_a_thousand_others_is_named_a_few_times() -> None:
     crowd = {f"metrics.{client}": MetricRecord({"num-examples": 1}) for client in range(5, 1005)}
-    strategy = FedAvg(federation())
+    strategy = FedAvg(run_info())
     one_round(strategy, playing(RecordDict(dict(honest()) | crowd)), [0, 0])
-    assert len([row for row in strategy.outcome.rows if row["status"] == "failed"]) == 10
+    assert len([row for row in strategy.round_record.rows if row["status"] == "failed"]) == 10
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_numbers_that_weigh_a_client_must_be_possible(
     replies[1] = result(1, [9, 9], 1, steps=1, **(fair | {metric: value}))
 
     def answer(message: Message) -> Message:
-        mine = wire.read_orders(message.content)
-        return Message(wire.write_results([replies[c] for c in mine]), reply_to=message)
+        mine = read_instructions(message.content)
+        return Message(write_results([replies[c] for c in mine]), reply_to=message)
 
-    server = strategy(federation())
+    server = strategy(run_info())
     np.testing.assert_allclose(one_round(server, answer, [0, 0]), [1, 1], rtol=1e-6)
-    assert metric in server.outcome.rows[0]["reason"]
+    assert metric in server.round_record.rows[0]["reason"]
 
 
 @settings(max_examples=200, deadline=None)
@@ -158,8 +158,8 @@ def test_numbers_that_weigh_a_client_must_be_possible(
 def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
     for content in (data, b"\x93NUMPY\x01\x00" + data, b"\x93NUMPY\x02\x00" + data):
         try:
-            assert wire.unpack(raw(content)).dtype.kind == "f"
-        except wire.WireError:
+            assert unpack(raw(content)).dtype.kind == "f"
+        except WireError:
             pass
 
 

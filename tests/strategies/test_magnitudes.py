@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clients.fedadw import discrepancy
 from clients.fedbac import consensus, cosine_gradient, reliability
-from fedsuite.vector import cosines, mean_row, norms, sample_weights, weighted_sum
+from fedsuite.core.vector import cosines, mean_row, norms, sample_weights, weighted_sum
 from strategies.feda4 import (
     align,
     anti_bias_weights,

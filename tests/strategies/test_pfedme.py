@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.pfedme import PFedMe, PFedMeParams, scaled
 
 
@@ -15,7 +15,7 @@ def test_a_round_by_hand(beta: float, expected: list[float]) -> None:
     beta times that, which is (1 - beta) w + beta mean_i w_i.
     """
     strategy = PFedMe(
-        Federation(num_clients=2, client_sizes={0: 1, 1: 9}, seed=0), PFedMeParams(beta=beta)
+        RunInfo(num_clients=2, client_sizes={0: 1, 1: 9}, seed=0), PFedMeParams(beta=beta)
     )
     model = strategy.aggregate(
         Round(

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file
 
 from clients.base import Training
 from clients.scaffold import ScaffoldClient
-from fedsuite.inline import InlineGrid
-from fedsuite.record import read_lines
+from fedsuite.core.files import read_lines
+from fedsuite.engines.inline import InlineGrid
 from strategies.scaffold import Scaffold, control_move
 from strategies.scaffold_tailored import ScaffoldTailored
 
@@ -134,7 +134,7 @@ def test_state_survives() -> None:
     play(strategy, [[3, 0], [0, 3]], clients=[0, 2])
     again.load_state(strategy.state())
     again.model = strategy.model
-    assert strategy.order(2).config == again.order(2).config == {"counted": 1}
+    assert strategy.instruction(2).config == again.instruction(2).config == {"counted": 1}
     for one in (strategy, again):
         play(one, [[1, 0], [0, 3]], clients=[1, 2], number=2)
     assert np.array_equal(strategy.control, again.control)
@@ -232,15 +232,15 @@ def test_printed_and_exact_control_agree_up_to_rounding(experiment: Experiment) 
 def test_tailored_coefficients_by_hand() -> None:
     """Updates (3,0), (0,3), (3,3) have alpha 1/2, 1/2, 0.585786; before a round it is 0.1."""
     strategy = strategy_of(ScaffoldTailored, clients=4, coefficient=2.0)
-    assert strategy.order(0).config == {"counted": 0, "coefficient": pytest.approx(1.8)}
+    assert strategy.instruction(0).config == {"counted": 0, "coefficient": pytest.approx(1.8)}
     changes = [[0.0, 0.0]] * 3
     round = play(strategy, [[3, 0], [0, 3], [3, 3]], control_change=changes)
-    own = [strategy.order(c).config["coefficient"] for c in range(4)]
+    own = [strategy.instruction(c).config["coefficient"] for c in range(4)]
     assert own == pytest.approx([1.0, 1.0, 0.828427, 1.8], abs=1e-5)
     assert round.per_client["alpha"][2] == pytest.approx(0.585786, abs=1e-6)
     again = strategy_of(ScaffoldTailored, clients=4, coefficient=2.0)
     again.load_state(strategy.state())
-    assert [again.order(c).config["coefficient"] for c in range(4)] == own
+    assert [again.instruction(c).config["coefficient"] for c in range(4)] == own
 
 
 def test_two_tailored_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(sent["direction"], [[-0.5, -1.5], [0.5, -0.5]])
     assert np.array_equal(strategy.model, [0, 2])
     assert np.array_equal(strategy.broadcast()["direction"], [0, -1])
-    assert strategy.order(0).config == {"last-step": 0.5}
+    assert strategy.instruction(0).config == {"last-step": 0.5}
     sent = meet(strategy, StemClient, tmp_path, 2)
     assert np.array_equal(sent["update"], [[0.5, 0.625], [-0.5, -0.375]])
     assert np.array_equal(strategy.model, [0, 2.125])
@@ -49,7 +49,7 @@ def test_without_its_own_step_the_server_averages() -> None:
     play(strategy, [[4, 0], [0, 2]], steps=[1, 7], direction=[[8, 8], [0, 0]])
     assert np.array_equal(strategy.model, [2, 1])
     assert np.array_equal(strategy.broadcast()["direction"], [4, 4])
-    assert strategy.order(0).config == {"last-step": 0.0}
+    assert strategy.instruction(0).config == {"last-step": 0.0}
 
 
 def test_the_servers_rate_scales_the_whole_move() -> None:
@@ -57,14 +57,14 @@ def test_the_servers_rate_scales_the_whole_move() -> None:
     strategy = strategy_of(Stem, federation={"server_lr": 0.25})
     play(strategy, [[4, 0], [0, 2]], direction=[[8, 8], [0, 0]])
     assert np.array_equal(strategy.model, [0, -0.25])
-    assert strategy.order(0).config == {"last-step": 0.125}
+    assert strategy.instruction(0).config == {"last-step": 0.125}
 
 
 def test_state_survives() -> None:
     strategy, again = strategy_of(Stem), strategy_of(Stem)
     play(strategy, [[3, 0], [0, 3]], direction=[[1, 0], [0, 2]])
     again.load_state(strategy.state())
-    assert again.order(1) == strategy.order(1)
+    assert again.instruction(1) == strategy.instruction(1)
     assert np.array_equal(again.broadcast()["direction"], [0.5, 1])
 
 

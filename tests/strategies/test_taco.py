@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from strategies.base import Federation, Round
+from strategies.base import Round, RunInfo
 from strategies.taco import (
     Taco,
     TacoParams,
@@ -82,7 +82,7 @@ def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw) -> None
 
 
 def taco(clients: int = 2, **params: object) -> Taco:
-    federation = Federation(
+    federation = RunInfo(
         num_clients=clients, client_sizes=dict.fromkeys(range(clients), 1), seed=0, num_rounds=10
     )
     strategy = Taco(federation, TacoParams(**params))  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_a_round_by_hand(units: str, sent: list[float]) -> None:
     play(strategy, [[3, 0], [0, 3]])
     assert np.allclose(strategy.model, [-1.5, -1.5])
     assert np.allclose(strategy.broadcast()["global_gradient"], sent)
-    assert strategy.order(0).config["alpha"] == pytest.approx(0.353553, abs=1e-6)
+    assert strategy.instruction(0).config["alpha"] == pytest.approx(0.353553, abs=1e-6)
 
 
 def test_without_both_ideas_it_is_the_plain_mean_also_with_unequal_steps() -> None:

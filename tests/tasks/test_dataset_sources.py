@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mirrors import adult_rows, grey, sample_mirror, write_split
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.datasets import DATASETS, load_dataset
 
 # The hub

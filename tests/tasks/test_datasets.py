@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mirrors import adult_rows, encode, grey, sample_mirror, write_split
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.datasets import DATASETS, load_dataset
 
 # The embedded dataset

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.models import MODELS, build_model, with_features
 from tasks.shapes import DataShape
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.own_data import (
     Description,
     agree,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks import partitions
 from tasks.partitions import (
     MIN_CLIENT_SAMPLES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedsuite.settings import UserError
+from fedsuite.core.settings import UserError
 from tasks.datasets import load_dataset
 from tasks.partitions import PartitionOptions
 from tasks.task import TaskSpec, divide, open_task

@@ -1,0 +1,1 @@
+"""What goes wrong in a real federation, done on purpose: ``make faults``."""

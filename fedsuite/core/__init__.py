@@ -1,0 +1,1 @@
+"""Leaves: what every other room may import; nothing here imports a room of ours."""

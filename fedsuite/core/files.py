@@ -1,0 +1,131 @@
+"""Files that survive a crash: written whole or not at all, locked by one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fedsuite.core.settings import UserError
+
+LOCK_POLL_SECONDS = 0.2
+
+
+def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Replace a file so that a reader, or a crash, sees the old one or the new one.
+
+    ``mode`` are the permissions of the new file; without it they are the usual ones.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb", opener=None if mode is None else _opener(mode)) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace a JSON file atomically."""
+    write_atomically(path, (json.dumps(document, indent=2, default=_plain) + "\n").encode())
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """Return a row as one line of JSON."""
+    return json.dumps(row, default=_plain) + "\n"
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a JSON file; empty if it is not there."""
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text()))
+    except ValueError:
+        raise UserError(f"{path} is not valid JSON; the file is damaged.") from None
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON lines; a last line cut off by a crash is left out."""
+    return LineReader(path).new_lines()
+
+
+class LineReader:
+    """Reads the lines that are appended to a file, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """Return complete lines since the last call, up to one that is not JSON."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        rows = []
+        for line in content.splitlines(keepends=True):
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+            self._offset += len(line)
+        return rows
+
+
+def acquire(path: Path, wait: float, busy: str) -> IO[str]:
+    """Lock a file, waiting so long at most, else end with the sentence ``busy``.
+
+    The kernel releases the lock when the returned file is closed or its process dies.
+    """
+    lock = path.open("a")
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                lock.close()
+                raise UserError(busy) from None
+            time.sleep(LOCK_POLL_SECONDS)
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock for the duration of a block; end with ``busy`` if another process has it."""
+    with acquire(path, 0.0, busy):
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether some process of this machine holds the lock."""
+    try:
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _opener(mode: int) -> Any:
+    return lambda path, flags: os.open(path, flags, mode)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")

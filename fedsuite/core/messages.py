@@ -1,0 +1,174 @@
+"""Leaf module: what travels between server and nodes.
+
+One message per node per round carries a *cohort*: the sampled clients that live there. Vectors
+that all of them receive travel once. The reply carries one result, or one error, per client.
+
+=====================  ==============================================================
+record                 content
+=====================  ==============================================================
+``shared``             vectors for every client of the cohort (``model``, ``buffers``)
+``config``             scalars for every client, the run's settings, ``clients``
+``arrays.<client>``    vectors for, or from, one client
+``config.<client>``    scalars for one client
+``metrics.<client>``   numbers from one client
+``error.<client>``     what went wrong at one client
+=====================  ==============================================================
+
+Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+MAX_METRICS = 256
+MAX_REASON = 4000
+MAX_DIGITS = 9
+MAX_NAME = 100
+
+
+class WireError(ValueError):
+    """A received record is not what was agreed."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What the server asks of one client: vectors and scalars by name."""
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one client answers: vectors and numbers by name, or an error."""
+
+    client: int
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+def pack(vector: np.ndarray) -> Array:
+    """Make a Flower array."""
+    return Array(np.ascontiguousarray(vector))
+
+
+def unpack(array: Array) -> np.ndarray:
+    """View a Flower array's bytes as a float vector, without a copy and without pickle."""
+    stream = BytesIO(array.data[:1024])
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(stream)
+    except Exception as error:  # whatever hostile bytes do to numpy's reader
+        raise WireError(f"not a numpy array: {error}") from None
+    if dtype.kind != "f" or (fortran and len(shape) > 1):
+        raise WireError(f"expected floating-point numbers in C order, got dtype {dtype}")
+    start = stream.tell()
+    size = math.prod(shape) * dtype.itemsize
+    if any(length < 0 for length in shape) or len(array.data) - start != size:
+        raise WireError(f"{len(array.data) - start} bytes do not hold shape {shape} of {dtype}")
+    try:
+        return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
+    except (ValueError, OverflowError) as error:
+        raise WireError(f"shape {shape} is not possible: {error}") from None
+
+
+def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+    """Pack named vectors into a record."""
+    return ArrayRecord({name: pack(value) for name, value in arrays.items()})
+
+
+def read_arrays(record: ArrayRecord) -> dict[str, np.ndarray]:
+    """Unpack a record into named vectors."""
+    return {name: unpack(value) for name, value in record.items()}
+
+
+def write_instructions(
+    shared: ArrayRecord, config: Mapping[str, Any], orders: Mapping[int, Instruction]
+) -> RecordDict:
+    """Put a cohort's orders into a message's content; ``shared`` is packed once per round."""
+    content = RecordDict(
+        {"shared": shared, "config": ConfigRecord({**config, "clients": list(orders)})}
+    )
+    for client, order in orders.items():
+        if order.arrays:
+            content[f"arrays.{client}"] = write_arrays(order.arrays)
+        if order.config:
+            content[f"config.{client}"] = ConfigRecord(dict(order.config))
+    return content
+
+
+def read_instructions(content: RecordDict) -> dict[int, Instruction]:
+    """Read a cohort's orders; each client sees the shared records and its own."""
+    shared = read_arrays(content.array_records["shared"])
+    config = dict(content.config_records["config"])
+    orders = {}
+    numbers = cast(list[int], config.pop("clients"))
+    for client in numbers:
+        arrays, own = content.get(f"arrays.{client}"), content.get(f"config.{client}")
+        orders[client] = Instruction(
+            shared | (read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}),
+            config | (dict(own) if isinstance(own, ConfigRecord) else {}),
+        )
+    return orders
+
+
+def write_results(results: list[Result]) -> RecordDict:
+    """Put a cohort's results into a reply's content."""
+    content = RecordDict()
+    for result in results:
+        if result.error:
+            content[f"error.{result.client}"] = ConfigRecord({"reason": result.error})
+            continue
+        content[f"metrics.{result.client}"] = MetricRecord(dict(result.metrics))
+        if result.arrays:
+            content[f"arrays.{result.client}"] = write_arrays(result.arrays)
+    return content
+
+
+def read_result(content: RecordDict, client: int) -> Result:
+    """Read one client's result; anything malformed becomes its error.
+
+    Records are looked up one by one: Flower's typed views of a content are made anew per access.
+    """
+    error = content.get(f"error.{client}")
+    if isinstance(error, ConfigRecord):
+        return Result(client, error=str(error.get("reason", "unknown error"))[-MAX_REASON:])
+    metrics, vectors = content.get(f"metrics.{client}"), content.get(f"arrays.{client}")
+    if not isinstance(metrics, MetricRecord):
+        return Result(client, error="the node's reply has no result for this client")
+    if len(metrics) > MAX_METRICS:
+        return Result(client, error=f"{len(metrics)} metrics, more than {MAX_METRICS}")
+    if any(len(name) > MAX_NAME for name in metrics):
+        return Result(client, error=f"a metric's name is longer than {MAX_NAME} characters")
+    try:
+        arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
+        return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
+    except WireError as problem:
+        return Result(client, error=str(problem))
+
+
+def clients_in(content: RecordDict) -> set[int]:
+    """Return the client ids a reply speaks for."""
+    numbers = {name.split(".", 1)[1] for name in content if "." in name}
+    return {int(n) for n in numbers if n.isdecimal() and len(n) <= MAX_DIGITS}
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WireError(f"metric '{name}' is not a number")
+    if not math.isfinite(value):
+        raise WireError(f"metric '{name}' is {value}")
+    return value

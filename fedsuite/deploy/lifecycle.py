@@ -1,0 +1,170 @@
+"""``fedsuite deploy up``, ``down`` and ``status``: a local federation as a whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from fedsuite.core.settings import UserError
+from fedsuite.deploy.certificates import expires, make_certificates
+from fedsuite.deploy.federation import (
+    SUPERLINK,
+    Federation,
+    await_nodes,
+    plan,
+    read_plan,
+    start_superlink,
+    start_supernode,
+)
+from fedsuite.deploy.keys import make_key, public_half, register
+from fedsuite.deploy.processes import Process, stop
+from fedsuite.flower.commands import is_healthy
+from fedsuite.flower.connections import (
+    LOCAL,
+    config_file,
+    connection_names,
+    find_connection,
+    remove_connection,
+    write_connection,
+)
+from fedsuite.flower.control import CommandFailed, online_nodes
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a federation stands."""
+
+    federation: Federation
+    running: dict[str, bool]
+    healthy: bool
+    online: int
+    certificate_expires: datetime | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was started runs and is connected."""
+        everyone = self.online >= len(self.federation.nodes)
+        return self.healthy and everyone and all(self.running.values())
+
+
+def up(
+    folder: Path,
+    nodes: int,
+    say: Say,
+    *,
+    tls: bool = False,
+    auth: bool = False,
+    data: Sequence[Path] = (),
+    connection: str = LOCAL,
+) -> Federation:
+    """Start a federation and wait until all of it is there; leave nothing behind if it fails."""
+    _refuse_running(folder)
+    _refuse_taken(connection)
+    shutil.rmtree(folder / "pids", ignore_errors=True)
+    federation = plan(folder, nodes, tls=tls, auth=auth, data=data, connection=connection)
+    try:
+        _secure(federation)
+        federation.database.unlink(missing_ok=True)
+        link = start_superlink(federation)
+        say(f"the SuperLink answers on 127.0.0.1:{federation.port}")
+        if auth:
+            for node in federation.nodes:
+                register(public_half(federation.key(node.number)), connection, federation.home)
+            say(f"{nodes} keys are registered; SuperNodes without one are turned away")
+        processes = [start_supernode(federation, node) for node in federation.nodes]
+        await_nodes(federation, nodes, [link, *processes])
+        say(f"{nodes} SuperNodes are online")
+        written = write_connection(federation.link)
+        say(f"the connection '{connection}' is in {written}")
+    except BaseException:
+        down(folder, say)
+        raise
+    return federation
+
+
+def down(folder: Path, say: Say) -> list[Process]:
+    """End everything that runs in a folder; return what was ended."""
+    federation = read_plan(folder)
+    if federation is None:
+        say(f"there is no federation in {folder}; nothing to end")
+        return []
+    processes = federation.processes()
+    nodes = [process for process in processes if process.name != SUPERLINK]
+    ended = stop(*nodes) + stop(*(p for p in processes if p.name == SUPERLINK))
+    for process in ended:
+        say(f"ended {process.name} (process {process.pid})")
+    if not ended:
+        say(f"nothing runs in {folder}")
+    if _is_ours(federation):
+        remove_connection(federation.connection)
+        say(f"removed the connection '{federation.connection}' from {config_file()}")
+    return ended
+
+
+def status(folder: Path) -> Status:
+    """Find out how a federation stands."""
+    federation = read_plan(folder)
+    if federation is None:
+        raise UserError(
+            f"There is no federation in {folder}. `fedsuite deploy up --nodes 4` starts one; "
+            "--dir DIR looks in another folder."
+        )
+    healthy = is_healthy(federation.port, federation.ca)
+    try:
+        online = len(online_nodes(federation.connection, federation.home)) if healthy else 0
+    except CommandFailed:
+        online = 0
+    return Status(
+        federation,
+        {process.name: process.is_running() for process in federation.processes()},
+        healthy,
+        online,
+        expires(federation.certificates.server) if federation.tls else None,
+    )
+
+
+def _refuse_running(folder: Path) -> None:
+    federation = read_plan(folder)
+    running = [p.name for p in federation.processes() if p.is_running()] if federation else []
+    if running:
+        raise UserError(
+            f"A federation runs already in {folder} ({', '.join(running)}). End it by "
+            f"`fedsuite deploy down --dir {folder}`, or choose another --dir."
+        )
+
+
+def _refuse_taken(connection: str) -> None:
+    """Never take over the name of a connection that somebody uses."""
+    if connection not in connection_names():
+        return
+    found = find_connection(connection)
+    port = found.address.rpartition(":")[2]
+    alive = found.is_loopback and port.isdigit() and is_healthy(int(port), found.ca)
+    if alive or not found.is_loopback:
+        raise UserError(
+            f"The connection '{connection}' in {config_file()} leads to another SuperLink at "
+            f"{found.address}. Choose another name by --connection NAME."
+        )
+
+
+def _is_ours(federation: Federation) -> bool:
+    if federation.connection not in connection_names():
+        return False
+    return find_connection(federation.connection).address == federation.link.address
+
+
+def _secure(federation: Federation) -> None:
+    """Make the certificates and keys that are not there yet; expired ones anew."""
+    if federation.tls:
+        files = federation.certificates
+        fresh = all(path.exists() for path in files.files)
+        if not fresh or expires(files.server) < datetime.now().astimezone():
+            make_certificates(files.folder, force=True)
+    if federation.auth:
+        for node in federation.nodes:
+            make_key(federation.key(node.number))

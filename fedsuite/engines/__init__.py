@@ -1,0 +1,1 @@
+"""Ways to execute a run: in this process, on Ray, on real nodes."""

@@ -1,0 +1,1 @@
+"""What we need of Flower: its commands, its connections, its private parts."""

@@ -1,0 +1,1 @@
+"""Who computes: simulated workers, deployed nodes, a node's own data and privacy."""

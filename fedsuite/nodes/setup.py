@@ -1,0 +1,154 @@
+"""How a run on deployed nodes begins: who is there, what data they have, what is agreed.
+
+In a simulation the settings say how many clients there are and what each has. Deployed, the nodes
+do: every node is one client, and where nodes own their data the server learns its form from them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedsuite import registry
+from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_paths
+from fedsuite.core.protocol import OWN
+from fedsuite.core.settings import UserError
+from fedsuite.flower.compat import is_simulated
+from fedsuite.nodes.answers import Answer
+from fedsuite.nodes.contract import Nodes
+from fedsuite.nodes.deployed import SCHEMA, DeployedNodes
+from fedsuite.nodes.simulated import SimulatedNodes
+from fedsuite.records.checkpoint import Checkpoint
+from tasks.own_data import Description, Schema, agree, read_description, read_schema
+from tasks.own_task import server_task
+from tasks.task import Task, open_task
+
+log = logging.getLogger("fedsuite")
+MODELS = {"image": "cnn2", "tabular": "mlp"}
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run begins with: settled settings, the server's task, and who computes."""
+
+    config: RunConfig
+    task: Task
+    nodes: Nodes
+
+
+def set_up(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint | None) -> RunSetup:
+    """Settle what the run is: by its settings in a simulation, with the nodes when deployed."""
+    if not is_simulated(grid):
+        return gather(config, grid, folder, checkpoint)
+    task = open_task(config.task)
+    return RunSetup(config, task, SimulatedNodes(_part_sizes(task)))
+
+
+def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint | None) -> RunSetup:
+    """Wait for nodes and settle what the run is with them."""
+    known: Mapping[str, Any] = checkpoint.strategy if checkpoint is not None else {}
+    path = folder / SCHEMA
+    schema = read_schema(path.read_text()) if config.resume and path.exists() else None
+    nodes = DeployedNodes(
+        {"run": without_paths(config).to_json()},
+        known.get("members"),
+        _checker(schema),
+        form_in_words,
+        config.num_clients if config.resume and schema is None else 0,
+    )
+    log.info("waiting for at least %d nodes", config.min_train_clients)
+    nodes.gather(grid, config.min_train_clients, config.round_timeout)
+    if nodes.kind != OWN:
+        config = settled(config, num_clients=nodes.places)
+        task = open_task(config.task)
+        nodes.agreed, nodes.rows = {"data": nodes.kind}, lambda c: len(task.split.train[c])
+        return RunSetup(config, task, nodes)
+    if schema is None:
+        schema = agree(config.dataset, config.label_column, _descriptions(nodes))
+        nodes.check = _checker(schema)
+    log.info("%d classes, inputs %s", len(schema.classes), schema.data_shape.input_shape)
+    count = len(known["members"]) if known.get("members") else nodes.count
+    return own_setup(settled(config, num_clients=count), schema, nodes)
+
+
+def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSetup:
+    """Settle a run whose data is the nodes' own."""
+    config = settled(config, partition=OWN)
+    if config.model == "auto":
+        config = settled(config, model=MODELS[schema.kind])
+    task = server_task(
+        schema, config.server_data, config.data_root, config.probe_per_class, config.seed
+    )
+    if registry.find(config.algo).strategy.needs_probe and not len(task.split.probe):
+        raise UserError(
+            f"{config.algo} needs a probe set on the server, and the nodes' own rows never come "
+            "there. Give server-data=FILE, rows on the SuperLink's machine."
+        )
+    if not len(task.split.test) or config.personal_eval == "on":
+        fraction = config.client_test_fraction or PERSONAL_TEST_FRACTION
+        config = settled(config, personal_eval="on", client_test_fraction=fraction)
+    nodes.agreed = {"data": OWN, "schema": schema.to_json()}
+    nodes.rows = lambda client: _own_rows(nodes, client, config.client_test_fraction)
+    return RunSetup(config, task, nodes)
+
+
+def _own_rows(nodes: DeployedNodes, client: int, test_fraction: float) -> int:
+    """Return how many rows a node says it trains on; 1 as long as it has said nothing."""
+    if client not in nodes.answers:
+        return 1
+    return round((1 - test_fraction) * read_description(nodes.answers[client].description).rows)
+
+
+def _part_sizes(task: Task) -> dict[int, int]:
+    return {client: len(rows) for client, rows in enumerate(task.split.train)}
+
+
+def settled(config: RunConfig, **changes: Any) -> RunConfig:
+    """Change settings and check them all once more."""
+    return parse(config.flat() | {name.replace("_", "-"): v for name, v in changes.items()})
+
+
+def _descriptions(nodes: DeployedNodes) -> dict[str, Description]:
+    return {
+        f"client {client}": read_description(answer.description)
+        for client, answer in sorted(nodes.answers.items())
+    }
+
+
+def form_in_words(answer: Answer) -> str:
+    """Say what rows a node has."""
+    description = read_description(answer.description)
+    if description.kind == "image":
+        return "images"
+    numbers, words = sorted(description.numbers), sorted(description.categories)
+    return f"columns of numbers {numbers} and of words {words}"
+
+
+def _checker(schema: Schema | None) -> Callable[[Answer], str]:
+    """Return what looks at a newcomer's description; before anything is agreed, at its form."""
+
+    def check(answer: Answer) -> str:
+        try:
+            description = read_description(answer.description)
+        except ValueError as error:
+            return str(error)
+        if schema is None:
+            return ""
+        if description.kind != schema.kind:
+            return f"its rows are of kind '{description.kind}', the others' '{schema.kind}'"
+        strange = sorted(set(description.classes) - set(schema.classes))
+        if strange:
+            return f"it has the class '{strange[0]}', which the others did not agree on"
+        if schema.kind != "tabular":
+            return ""
+        missing = sorted(set(schema.scales) - set(description.numbers))
+        missing += sorted(set(schema.categories) - {*description.numbers, *description.categories})
+        kind = "of numbers " * bool(missing and missing[0] in schema.scales)
+        return f"it has no column {kind}'{missing[0]}'" if missing else ""
+
+    return check

@@ -1,0 +1,61 @@
+"""Checkpoints: model, strategy state and round in one file, replaced atomically.
+
+Because it is one file, a crash leaves either the old checkpoint or the new one, never a mixture.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from fedsuite.core.files import write_atomically
+
+NAME = "checkpoint/latest.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that the server needs to go on after ``round``."""
+
+    round: int
+    model: np.ndarray
+    buffers: np.ndarray
+    strategy: dict[str, Any]
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint; it is on disk when this returns."""
+    arrays = {"model": checkpoint.model, "buffers": checkpoint.buffers}
+    scalars = {}
+    for name, value in checkpoint.strategy.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"strategy.{name}"] = value
+        else:
+            scalars[name] = value
+    document = json.dumps({"round": checkpoint.round, "strategy": scalars})
+    packed = save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"state": document})
+    path = folder / NAME
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, packed)
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """Read the newest checkpoint, or None if there is none."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    with safe_open(path, framework="numpy") as file:
+        document: Mapping[str, Any] = json.loads(file.metadata()["state"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}
+    strategy = dict(document["strategy"])
+    for name, array in arrays.items():
+        if name.startswith("strategy."):
+            strategy[name.removeprefix("strategy.")] = array
+    return Checkpoint(document["round"], arrays["model"], arrays["buffers"], strategy)

@@ -1,0 +1,288 @@
+"""A suite: one file that stands for all runs of a table or a figure.
+
+``[base]`` holds settings all runs share. Each entry of ``[axes]`` is a list of values of the key it
+is named after, or a table of labels, each with the settings it stands for; a label is also the
+value of the axis's own key unless its settings say otherwise. The runs are all combinations, less
+those of ``skip``. ``[small]`` overrides settings, ``[small.axes]`` picks labels, for a variant that
+a laptop finishes in minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from fedsuite.config import RunConfig, parse
+from fedsuite.core.settings import UserError, defaults, suggest
+from fedsuite.suites.paper_numbers import Label, Number, paper_numbers, sources
+
+SCALES = ("paper", "small")
+METRICS: dict[str, tuple[str, str]] = {
+    "final_accuracy": ("%", "higher"),
+    "best_accuracy": ("%", "higher"),
+    "mean_last5_accuracy": ("%", "higher"),
+    "personal_accuracy": ("%", "higher"),
+    "personal_worst": ("%", "higher"),
+    "smoothness": ("", "lower"),
+    "final_loss": ("", "lower"),
+    "rounds_to_target": ("rounds", "lower"),
+    "compute_seconds_to_target": ("s", "lower"),
+    "compute_seconds_per_round": ("s", "lower"),
+    "client_compute_seconds": ("s", "lower"),
+    "freeloader_tpr": ("%", "higher"),
+    "freeloader_fpr": ("%", "lower"),
+}
+TYPES: dict[str, type] = {
+    "title": str,
+    "note": str,
+    "metric": str,
+    "also": list,
+    "rows": str,
+    "columns": list,
+    "paper": list,
+    "runs": int,
+    "runs-small": int,
+    "base": dict,
+    "axes": dict,
+    "skip": list,
+    "small": dict,
+}
+REQUIRED = ("title", "metric", "rows", "columns", "runs", "axes")
+GIVEN_BY_COMMAND = ("data-root", "results-dir", "run-name", "resume")
+KEYS = [key for key in defaults(RunConfig) if key not in ("params", *GIVEN_BY_COMMAND)]
+Settings = dict[str, Any]
+Axis = dict[Label, tuple[Settings, Settings]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run of a suite: what the reader calls it, and its settings."""
+
+    labels: dict[str, Label]
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite file at one scale."""
+
+    path: Path
+    scale: str
+    title: str
+    note: str
+    metric: str
+    also: list[str]
+    rows: str
+    columns: list[str]
+    paper: list[str]
+    plans: list[Plan]
+
+    @property
+    def name(self) -> str:
+        """The suite's name, and its folder's: at small scale it says so."""
+        return self.path.stem + ("-small" if self.scale == "small" else "")
+
+    def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
+        """Return a run's checked settings."""
+        try:
+            return parse(plan.settings | dict(changes or {}))
+        except UserError as error:
+            raise UserError(f"{self.path}, run {spell(plan.labels)}: {error}") from None
+
+    def numbers(self) -> list[Number]:
+        """Return what the paper prints for the labels of this suite's runs."""
+        return [
+            number
+            for number in paper_numbers()
+            if number.source in self.paper and any(_fits(number, p.labels) for p in self.plans)
+        ]
+
+
+def read_suite(path: Path, scale: str = "paper") -> Suite:
+    """Read a suite file; a wrong key or value ends with the file, the key and what to do."""
+    raw = _read(path)
+    for key, value in raw.items():
+        if key not in TYPES:
+            raise UserError(f"{path}: unknown key '{key}'. {suggest(key, TYPES)}")
+        if not isinstance(value, TYPES[key]) or isinstance(value, bool):
+            wanted = {str: "text", list: "a list", int: "a whole number", dict: "a table"}
+            raise UserError(f"{path}: {key} = {value!r} is not {wanted[TYPES[key]]}.")
+    missing = [key for key in REQUIRED if key not in raw]
+    if missing:
+        raise UserError(f"{path}: the key '{missing[0]}' is missing.")
+    if scale == "small" and not raw.get("small"):
+        raise UserError(f"{path} has no [small] table: it cannot be run with --scale small.")
+    plans = _expand(path, raw, scale)
+    suite = Suite(
+        path=path,
+        scale=scale,
+        title=raw["title"],
+        note=raw.get("note", ""),
+        metric=raw["metric"],
+        also=raw.get("also", []),
+        rows=raw["rows"],
+        columns=raw["columns"],
+        paper=raw.get("paper", []),
+        plans=plans,
+    )
+    _check(suite, raw)
+    return suite
+
+
+def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
+    """Return the runs that ``LABEL=VALUE`` pairs ask for: any value of a label, all labels."""
+    wanted: dict[str, list[str]] = {}
+    for pair in only:
+        label, separator, pattern = pair.partition("=")
+        values = {str(plan.labels.get(label)) for plan in suite.plans}
+        known = suite.plans[0].labels
+        if not separator or label not in known:
+            raise UserError(
+                f"--only {pair} is not possible. Write LABEL=VALUE; labels: {', '.join(known)}."
+            )
+        if not any(fnmatchcase(value, pattern) for value in values):
+            raise UserError(f"--only {pair} picks no run. {suggest(pattern, sorted(values))}")
+        wanted.setdefault(label, []).append(pattern)
+    return [
+        plan
+        for plan in suite.plans
+        if all(
+            any(fnmatchcase(str(plan.labels[label]), pattern) for pattern in patterns)
+            for label, patterns in wanted.items()
+        )
+    ]
+
+
+def spell(labels: Mapping[str, Label]) -> str:
+    """Write labels as people type them."""
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"There is no suite file '{path}'.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"'{path}' cannot be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
+
+
+def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
+    small = dict(raw["small"]) if scale == "small" else {}
+    picked = small.pop("axes", {})
+    if not isinstance(picked, dict):
+        raise UserError(f"{path}: small.axes = {picked!r} is not a table.")
+    axes = {name: _axis(path, name, axis) for name, axis in raw["axes"].items()}
+    for name, axis in picked.items():
+        if name not in axes:
+            raise UserError(f"{path}: small.axes.{name} is not an axis. {suggest(name, axes)}")
+        axes[name] = _small_axis(path, name, axis, axes[name])
+    base, override = _settings(path, "base", raw.get("base", {})), _settings(path, "small", small)
+    skips = raw.get("skip", [])
+    for skipped in skips:
+        if not isinstance(skipped, dict) or not skipped.keys() <= axes.keys():
+            raise UserError(f"{path}: skip = {skipped!r} is not a table of labels.")
+    plans = []
+    for labels in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, labels, strict=True))
+        if any(chosen | skipped == chosen for skipped in skips):
+            continue
+        settings = dict(base)
+        for name, label in chosen.items():
+            settings |= axes[name][label][0]
+        settings |= override
+        for name, label in chosen.items():
+            settings |= axes[name][label][1]
+        plans.append(Plan(chosen, settings))
+    return plans
+
+
+def _axis(path: Path, name: str, raw: Any) -> Axis:
+    if isinstance(raw, list) and raw and all(isinstance(v, Label) for v in raw):
+        return {value: ({name: value}, {}) for value in raw}
+    if isinstance(raw, dict) and raw:
+        return {
+            label: (_implied(name, label) | _settings(path, f"axes.{name}.{label}", own), {})
+            for label, own in raw.items()
+        }
+    raise UserError(f"{path}: axes.{name} must be a list of values or a table of labels.")
+
+
+def _small_axis(path: Path, name: str, raw: Any, axis: Axis) -> Axis:
+    """Keep the labels named; a table also overrides their settings, or adds a label."""
+    if isinstance(raw, list) and raw:
+        for label in raw:
+            if label not in axis:
+                known = suggest(str(label), [str(known) for known in axis])
+                raise UserError(f"{path}: small.axes.{name} has no label '{label}'. {known}")
+        return {label: axis[label] for label in raw}
+    if isinstance(raw, dict) and raw:
+        return {
+            label: (
+                axis[label][0] if label in axis else _implied(name, label),
+                _settings(path, f"small.axes.{name}.{label}", own),
+            )
+            for label, own in raw.items()
+        }
+    raise UserError(f"{path}: small.axes.{name} must be a list of labels or a table of them.")
+
+
+def _implied(name: str, label: Label) -> Settings:
+    return {name: label} if name in KEYS else {}
+
+
+def _settings(path: Path, where: str, raw: Any) -> Settings:
+    """Flatten a table of settings; an algorithm's own may be a table under its name."""
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: {where} = {raw!r} is not a table of settings.")
+    flat: Settings = {}
+    for key, value in raw.items():
+        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
+        flat |= {key: value} if inner is None else inner
+    for key in flat:
+        if key in GIVEN_BY_COMMAND:
+            raise UserError(f"{path}: {where}.{key} is given by the command, not by the suite.")
+        if "." not in key and key not in KEYS:
+            raise UserError(f"{path}: unknown key '{where}.{key}'. {suggest(key, KEYS)}")
+    return flat
+
+
+def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
+    path, labels = suite.path, list(raw["axes"])
+    for metric in (suite.metric, *suite.also):
+        if metric not in METRICS:
+            known = suggest(str(metric), METRICS)
+            raise UserError(f"{path}: metric '{metric}' is not known. {known}")
+    for where, names in (("rows", [suite.rows]), ("columns", suite.columns)):
+        for name in names:
+            if name not in labels:
+                raise UserError(f"{path}: {where} names '{name}'. {suggest(str(name), labels)}")
+    for name in labels:
+        hidden = name not in (suite.rows, *suite.columns, "seed")
+        if hidden and len({plan.labels[name] for plan in suite.plans}) > 1:
+            raise UserError(
+                f"{path}: the axis '{name}' is in neither rows nor columns, so a table would mix "
+                f"its values up with seeds. Add it to columns."
+            )
+    for source in suite.paper:
+        if source not in sources():
+            known = suggest(str(source), sources())
+            raise UserError(f"{path}: there are no numbers of '{source}'. {known}")
+    key = "runs" if suite.scale == "paper" else "runs-small"
+    if raw.get(key) != len(suite.plans):
+        raise UserError(
+            f"{path}: {key} = {raw.get(key)}, but it expands to {len(suite.plans)} runs. Correct "
+            "the axes or the number."
+        )
+
+
+def _fits(number: Number, labels: Mapping[str, Label]) -> bool:
+    """Say whether a number belongs beside a run; labels the run does not have are the number's."""
+    return all(labels[name] == value for name, value in number.labels.items() if name in labels)

@@ -1,0 +1,163 @@
+"""What a suite comes to on this machine: every run's name and key, and the manifest of them all.
+
+A run's key is a hash of its resolved settings, without where it runs, and of the code that decides
+its results; its folder's name ends in the first digits. So a run that is done is never repeated,
+and one whose settings or code have changed is a new one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite.config import RunConfig
+from fedsuite.core.files import read_document
+from fedsuite.core.settings import UserError, kebab
+from fedsuite.records.writer import run_folder
+from fedsuite.suites.code_version import code_version
+from fedsuite.suites.definition import METRICS, Plan, Suite, spell
+from fedsuite.suites.paper_numbers import Label, Number
+from fedsuite.training.loop import RUNTIME_KEYS
+
+MANIFEST = "suite.json"
+DONE = ("finished", "target reached")
+DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run with its labels, its key and its settings, which say where it lives."""
+
+    labels: dict[str, Label]
+    key: str
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        """The run's name, and its folder's."""
+        return self.config.run_name
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return run_folder(self.config)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended well."""
+        return ending(self.folder).get("status") in DONE
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to go on with."""
+        return (self.folder / "config.json").exists()
+
+
+def plan_jobs(
+    suite: Suite, chosen: Sequence[Plan], results: Path, data_root: str
+) -> tuple[list[Job], list[Job]]:
+    """Return the chosen runs, and all that the manifest lists: those an earlier call began too.
+
+    What can be refused is refused here; of the runs not chosen, those this version cannot run are
+    left out.
+    """
+    settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
+    mine, listed = [], []
+    for plan in suite.plans:
+        try:
+            job = _job(suite, plan, settings)
+        except UserError:
+            if plan in chosen:
+                raise
+            continue
+        mine += [job] if plan in chosen else []
+        listed += [job] if plan in chosen or job.begun else []
+    _refuse_twins(suite, listed)
+    return mine, listed
+
+
+def ending(folder: Path) -> dict[str, Any]:
+    """Return a run's summary; nothing where there is none or it is damaged."""
+    try:
+        return read_document(folder / "summary.json")
+    except (UserError, TypeError, ValueError):
+        return {}
+
+
+def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
+    """Return the document that tells a report what the runs beside it are."""
+    unit, better = METRICS[suite.metric]
+    words = ["fedsuite", "suite", str(suite.path)]
+    words += ["--scale", "small"] if suite.scale == "small" else []
+    words += ["--data-root", data_root] if data_root else []
+    numbers = suite.numbers()
+    return {
+        "name": suite.path.stem,
+        "title": suite.title,
+        "note": suite.note,
+        "scale": suite.scale,
+        "metric": suite.metric,
+        "better": better,
+        "unit": unit,
+        "also": [{"metric": m, "better": METRICS[m][1], "unit": METRICS[m][0]} for m in suite.also],
+        "rows": suite.rows,
+        "columns": suite.columns,
+        "command": shlex.join(words),
+        "planned": len(suite.plans),
+        "runs": [{"name": job.name, "labels": job.labels, "key": job.key} for job in jobs],
+        "paper": [_printed(n) for n in numbers if n.metric == suite.metric],
+        "paper_also": [
+            {"metric": n.metric, **_printed(n)} for n in numbers if n.metric != suite.metric
+        ],
+    }
+
+
+def run_key(config: RunConfig) -> str:
+    """Return the hash of what decides a run's results."""
+    place = {kebab(name) for name in RUNTIME_KEYS}
+    settings = {key: value for key, value in sorted(config.flat().items()) if key not in place}
+    text = json.dumps([settings, code_version(config.algo)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_name(labels: Mapping[str, Label], key: str) -> str:
+    """Return a folder name that people can read and that tells all runs apart."""
+    words = [str(value) for name, value in labels.items() if name != "seed"]
+    words += [f"s{labels['seed']}", key[:DIGITS]]
+    return "-".join(re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-.") for word in words)
+
+
+def _job(suite: Suite, plan: Plan, settings: Mapping[str, Any]) -> Job:
+    config = suite.resolve(plan, settings)
+    labels = {name: value for name, value in plan.labels.items() if name != "seed"}
+    labels["seed"] = config.seed
+    key = run_key(config)
+    config = dataclasses.replace(config, run_name=run_name(labels, key))
+    return Job(labels, key, config)
+
+
+def _refuse_twins(suite: Suite, jobs: Sequence[Job]) -> None:
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        if job.name in seen:
+            raise UserError(
+                f"{suite.path}: {spell(seen[job.name].labels)} and {spell(job.labels)} are the "
+                "same run. Change the settings of one or leave it out."
+            )
+        seen[job.name] = job
+
+
+def _printed(number: Number) -> dict[str, Any]:
+    return {
+        "labels": number.labels,
+        "value": number.value,
+        "std": number.std,
+        "source": number.source,
+    }

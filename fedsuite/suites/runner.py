@@ -1,0 +1,212 @@
+"""Run a suite: what is not done yet, a few at a time, each run a process of its own.
+
+A run that crashes takes nobody with it; when the suite ends, however it ends, so do its runs, and
+the next call goes on with them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+
+from fedsuite.core.files import locked, read_document, write_json
+from fedsuite.core.settings import UserError
+from fedsuite.flower.commands import end_with_parent
+from fedsuite.records.reader import OUTPUT
+from fedsuite.records.writer import make_folder
+from fedsuite.suites.definition import Suite, select
+from fedsuite.suites.jobs import DONE, MANIFEST, Job, ending, manifest, plan_jobs
+from fedsuite.suites.live_table import Run, View
+
+POLL_SECONDS = 0.25
+STOP_SECONDS = 20.0
+
+
+def run_suite(
+    suite: Suite,
+    *,
+    jobs: int,
+    only: Sequence[str],
+    results: Path,
+    engine: str,
+    data_root: str,
+    console: Console,
+) -> int:
+    """Run what is not done; return 1 if a run failed, else 0."""
+    absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
+    if absolute and not Path(absolute).is_dir():
+        raise UserError(
+            f"--data-root {data_root} is not a folder. Give the folder that holds the datasets, "
+            "or leave it out to take them from the hub."
+        )
+    mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
+    folder = results / suite.name
+    make_folder(folder)
+    busy = (
+        f"The suite in {folder} is being run by another process. Wait for it to end, stop it, or "
+        "choose another --results-dir."
+    )
+    with locked(folder / ".lock", busy):
+        write_json(folder / MANIFEST, manifest(suite, listed, data_root))
+        finished = _finished_elsewhere(folder)
+        for job in mine:
+            if job.key in finished and not job.begun:
+                _copy(finished[job.key], job.folder)
+        runs = [Run(job, "done" if job.done else "waiting") for job in mine]
+        with View(console, suite, runs) as view:
+            _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
+        view.conclude(folder)
+    return 1 if any(run.state == "failed" for run in runs) else 0
+
+
+class ProcessGroup:
+    """How runs are started and ended: so many at a time, each with its share of the cores."""
+
+    def __init__(self, engine: str, width: int) -> None:
+        self.engine, self.width = engine, width
+        self.nodes = 1 if engine == "inline" else max(1, cores() // width)
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, run: Run) -> None:
+        """Start a run, or go on with it where it stopped."""
+        make_folder(run.job.folder)
+        run.start()
+        with (run.job.folder / OUTPUT).open("ab") as output:
+            self._children[run.job.name] = self._spawn(run.job, output)
+
+    def look(self, run: Run) -> None:
+        """Note that a run has ended, and how."""
+        status = self._children[run.job.name].poll()
+        if status is None:
+            return
+        del self._children[run.job.name]
+        run.end("" if run.job.done else _reason(run.job, status))
+
+    def stop(self) -> None:
+        """End all runs: politely, then for good."""
+        for child in self._children.values():
+            child.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in self._children.values():
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, deadline - time.monotonic()))
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def _spawn(self, job: Job, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        """A session of its own keeps the terminal's Ctrl-C for the suite to deal with."""
+        place = ["--engine", self.engine, "--nodes", str(self.nodes)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "fedsuite.cli", *_words(job), *place],
+            env=_environment(job.config.client_threads),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_prepare,
+        )
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _work(runs: Sequence[Run], crew: ProcessGroup, view: View) -> None:
+    waiting = [run for run in runs if run.state == "waiting"]
+    running: list[Run] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < crew.width:
+                running.append(waiting.pop(0))
+                crew.start(running[-1])
+            view.update()
+            time.sleep(POLL_SECONDS)
+            for run in running:
+                crew.look(run)
+            running = [run for run in running if run.state == "running"]
+        view.update()
+    finally:
+        crew.stop()
+
+
+def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
+    """Return how many runs at a time: as asked, but never more than there are cores for.
+
+    A run on Ray uses all cores by itself, so there is one at a time unless asked.
+    """
+    threads = max((job.config.client_threads for job in mine), default=1)
+    most = max(1, cores() // threads)
+    return min(jobs or (most if engine == "inline" else 1), most)
+
+
+def _words(job: Job) -> list[str]:
+    """Start, or go on: from where this call says the data are, not where they once were."""
+    unsaid = ("algo", "run-name")
+    settings = {key: value for key, value in job.config.flat().items() if key not in unsaid}
+    settings["resume"] = job.begun
+    pairs = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items()]
+    return ["run", job.config.algo, *pairs, "--name", job.name]
+
+
+def _environment(threads: int) -> dict[str, str]:
+    here = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
+    libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return os.environ | {"PYTHONPATH": path} | dict.fromkeys(libraries, str(threads))
+
+
+def _prepare() -> None:
+    """In the child: end with the suite, and hear Ctrl-C even if the suite was told not to."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _reason(job: Job, status: int) -> str:
+    """Return the line that says why a run failed."""
+    recorded = str(ending(job.folder).get("reason") or "")
+    said = (job.folder / OUTPUT).read_text(errors="replace")
+    lines = [line for line in (recorded or said).splitlines() if line.strip()]
+    if status < 0:
+        return f"ended by signal {-status}"
+    return lines[-1].strip() if lines else f"ended with status {status}"
+
+
+def _finished_elsewhere(folder: Path) -> dict[str, Path]:
+    """Return the finished runs of the suites beside this one, by key."""
+    found: dict[str, Path] = {}
+    for path in folder.parent.glob(f"*/{MANIFEST}"):
+        if path.parent != folder:
+            found |= _listed(path)
+    return {key: place for key, place in found.items() if ending(place).get("status") in DONE}
+
+
+def _listed(manifest: Path) -> dict[str, Path]:
+    """Return a suite's runs by key; none of a manifest that is damaged."""
+    try:
+        runs = read_document(manifest).get("runs", [])
+        return {str(run["key"]): manifest.parent / str(run["name"]) for run in runs}
+    except (UserError, KeyError, TypeError):
+        return {}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Take over a finished run, all at once."""
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(source, unfinished)
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)

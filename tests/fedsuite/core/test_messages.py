@@ -1,0 +1,113 @@
+"""What is written is read back; what is malformed is refused without harm."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedsuite.core.messages import (
+    MAX_METRICS,
+    Instruction,
+    Result,
+    WireError,
+    clients_in,
+    pack,
+    read_instructions,
+    read_result,
+    unpack,
+    write_arrays,
+    write_instructions,
+    write_results,
+)
+
+
+@given(hnp.arrays(np.float32, st.integers(0, 50), elements=st.floats(width=32)))
+def test_a_vector_survives_the_wire_bit_for_bit(vector: np.ndarray) -> None:
+    assert unpack(pack(vector)).tobytes() == vector.tobytes()
+
+
+def test_arrays_are_flowers_own() -> None:
+    vector = np.arange(3, dtype=np.float32)
+    assert np.array_equal(pack(vector).numpy(), vector)
+
+
+def test_each_client_reads_the_shared_records_and_its_own() -> None:
+    shared = write_arrays({"model": np.ones(2, np.float32)})
+    own = Instruction({"cloud": np.zeros(2, np.float32)}, {"alpha": 0.5})
+    content = write_instructions(shared, {"lr": 0.1}, {3: own, 1: Instruction()})
+    orders = read_instructions(content)
+    assert list(orders) == [3, 1]
+    assert set(orders[3].arrays) == {"model", "cloud"} and orders[3].config["alpha"] == 0.5
+    assert set(orders[1].arrays) == {"model"} and orders[1].config == {"lr": 0.1}
+
+
+def test_results_and_errors_travel_side_by_side() -> None:
+    good = Result(2, {"update": np.ones(3, np.float32)}, {"num-examples": 5, "loss": 0.25})
+    content = write_results([good, Result(4, error="it broke")])
+    back = read_result(content, 2)
+    assert np.array_equal(back.arrays["update"], np.ones(3)) and back.metrics == good.metrics
+    assert read_result(content, 4).error == "it broke"
+    assert "no result" in read_result(content, 7).error
+    assert clients_in(content) == {2, 4}
+
+
+class Bomb:
+    """Would run code if anybody unpickled it."""
+
+    def __reduce__(self) -> tuple:
+        return (pytest.fail, ("something received was unpickled",))
+
+
+def npy(array: np.ndarray) -> bytes:
+    return pack(array).data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"junk",
+        pickle.dumps(Bomb()),
+        npy(np.zeros(4, np.float32))[:-3],
+        npy(np.zeros(4, np.float32)) + b"more",
+        npy(np.zeros(4, np.int64)),
+        npy(np.zeros(4, np.complex64)),
+        npy(np.array(["text"])),
+        b"\x93NUMPY\x09\x00" + b"\x00" * 64,
+    ],
+)
+def test_a_malformed_array_becomes_the_clients_error(data: bytes) -> None:
+    record = ArrayRecord({"update": Array("float32", (4,), "numpy.ndarray", data)})
+    content = RecordDict({"arrays.0": record, "metrics.0": MetricRecord({"num-examples": 1})})
+    assert read_result(content, 0).error
+
+
+def test_an_object_array_is_not_unpickled() -> None:
+    header = npy(np.zeros(1, np.float32)).replace(b"'<f4'", b"'|O' ")
+    array = Array("object", (1,), "numpy.ndarray", header[:128] + pickle.dumps(Bomb()))
+    with pytest.raises(WireError):
+        unpack(array)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "word"),
+    [
+        ({"loss": float("nan")}, "loss"),
+        ({"loss": [1.0, 2.0]}, "loss"),
+        ({f"m{i}": 1.0 for i in range(MAX_METRICS + 1)}, "metrics"),
+    ],
+)
+def test_hostile_metrics_become_the_clients_error(metrics: dict, word: str) -> None:
+    content = RecordDict({"metrics.0": MetricRecord(metrics)})
+    assert word in read_result(content, 0).error
+
+
+def test_a_reply_with_foreign_records_is_read_calmly() -> None:
+    content = RecordDict({"weird": ConfigRecord({"x": 1}), "a.b": ConfigRecord({"x": 1})})
+    assert clients_in(content) == set()

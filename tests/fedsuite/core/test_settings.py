@@ -1,0 +1,59 @@
+"""Settings say what is wrong, with which value, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from fedsuite.core.settings import UserError, build, defaults, setting, suggest
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One setting of each kind."""
+
+    count: int = setting(3, "a count", low=1, high=9)
+    rate_of: float = setting(0.5, "a rate", above=0)
+    kind: str = setting("red", "a kind", choices=("red", "green"))
+    on: bool = setting(False, "a switch")
+
+
+def test_defaults_are_spelt_as_users_do() -> None:
+    assert defaults(Sample) == {"count": 3, "rate-of": 0.5, "kind": "red", "on": False}
+
+
+def test_values_from_a_command_line_are_converted() -> None:
+    sample = build(Sample, {"count": "4", "rate-of": "1e-3", "kind": "green", "on": "true"})
+    assert sample == Sample(4, 0.001, "green", True)
+
+
+def test_typed_values_are_taken_as_they_are() -> None:
+    assert build(Sample, {"count": 4, "rate-of": 1, "on": True}) == Sample(4, 1.0, "red", True)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"cuont": 3}, ["Unknown key 'x.cuont'", "Did you mean 'count'?", "rate-of"]),
+        ({"count": 0}, ["x.count = 0", "at least 1", "at most 9"]),
+        ({"count": 10}, ["x.count = 10", "at most 9"]),
+        ({"count": "2.5"}, ["x.count = '2.5'", "a whole number"]),
+        ({"count": "many"}, ["x.count = 'many'", "a whole number"]),
+        ({"count": True}, ["x.count = 'True'", "a whole number"]),
+        ({"rate-of": 0}, ["x.rate-of = 0.0", "more than 0"]),
+        ({"rate-of": "nan"}, ["x.rate-of = nan"]),
+        ({"rate-of": "inf"}, ["x.rate-of = inf"]),
+        ({"kind": "gren"}, ["x.kind = 'gren'", "Did you mean 'green'?", "green, red"]),
+        ({"on": "maybe"}, ["x.on = 'maybe'", "true or false"]),
+    ],
+)
+def test_a_wrong_value_names_key_value_and_remedy(values: dict, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build(Sample, values, "x.")
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_far_off_name_gets_choices_but_no_guess() -> None:
+    assert suggest("zzz", ["b", "a"]) == "Choices: a, b."

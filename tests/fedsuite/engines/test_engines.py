@@ -1,0 +1,131 @@
+"""Both engines as real processes: same bits, killed and resumed, failures told."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import processes
+import pytest
+
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.engines.ray import superlink
+
+ROOT = Path(__file__).parents[3]
+
+# Freeloaders keep state on disk and change the global model with it: a lost, stale or leaked
+# client state, a wrong sample or a forgotten round all end in other bits.
+SETTINGS = [
+    "num-clients=8",
+    "num-rounds=8",
+    "model=mlp",
+    "fraction-train=0.5",
+    "freeloaders=3",
+    "momentum=0.9",
+    "lr=0.02",
+    "local-epochs=4",
+    "checkpoint-every=2",
+]
+
+
+def model_of(folder: Path, name: str) -> bytes:
+    return (folder / "runs" / name / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The model of an uninterrupted inline run."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    status, out = processes.finish(
+        ["run", "fedavg", *SETTINGS, "--engine", "inline", "--name", "whole"], folder
+    )
+    assert status == 0, out
+    return model_of(folder, "whole")
+
+
+@pytest.mark.parametrize("engine", ["inline", "ray"])
+def test_killed_three_times_and_resumed_gives_the_same_bits(
+    engine: str, undisturbed: bytes, tmp_path: Path
+) -> None:
+    draw = random.Random()
+    history = tmp_path / "runs" / "cut" / "history.jsonl"
+    first = ["run", "fedavg", *SETTINGS, "--engine", engine, "--name", "cut"]
+    kills = 0
+    for earliest in (1, 3, 5):
+        command = ["resume", "cut"] if (history.parent / "config.json").exists() else first
+        wanted = earliest + draw.randint(0, 2)
+        process = processes.start(command, tmp_path)
+        kills += processes.kill_when(
+            process, lambda wanted=wanted: processes.lines_in(history) > wanted, draw.random() / 5
+        )
+    status, out = processes.finish(["resume", "cut"], tmp_path)
+    assert status == 0, out
+    assert kills >= 2
+    assert model_of(tmp_path, "cut") == undisturbed
+    rounds = [row["round"] for row in read_lines(history)]
+    assert rounds == list(range(9))
+    rows = read_lines(history.parent / "clients.jsonl")
+    assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == 8 * 4
+
+
+def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path) -> None:
+    config = tmp_path / "runs" / "early" / "config.json"
+    command = ["run", "fedavg", "model=mlp", "num-rounds=2", "checkpoint-every=2"]
+    process = processes.start([*command, "--engine", "inline", "--name", "early"], tmp_path)
+    processes.kill_when(process, config.exists, 0.0)
+    status, out = processes.finish(["resume", "early"], tmp_path)
+    assert status == 0, out
+    assert read_document(config.parent / "summary.json")["status"] == "finished"
+
+
+def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path) -> None:
+    history = tmp_path / "runs" / "orphan" / "history.jsonl"
+    process = processes.start(["run", "fedavg", *SETTINGS, "--name", "orphan"], tmp_path)
+    deadline = time.monotonic() + 120
+    while processes.lines_in(history) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes.kill_alone(process) == []
+    status, out = processes.finish(["resume", "orphan", "--engine", "inline"], tmp_path)
+    assert status == 0, out
+    assert model_of(tmp_path, "orphan") == undisturbed
+
+
+def test_a_failed_run_on_ray_returns_the_clients_traceback(tmp_path: Path) -> None:
+    command = ["run", "faulty:ALL", "num-clients=2", "num-rounds=1", "model=mlp"]
+    status, out = processes.finish([*command, "--name", "bad", "--nodes", "1"], tmp_path)
+    assert status == 1
+    assert "nobody is home" in out and "Traceback" in out and "the run failed" in out
+
+
+def test_plain_flwr_run_gives_the_inline_bits_and_says_where_results_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = 'algo="fedavg" num-rounds=2 model="cnn2" num-clients=5 run-name="plain"'
+    with superlink(home):
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).parent / "flwr"),
+                "run",
+                str(ROOT),
+                "--stream",
+                "--run-config",
+                settings,
+            ],
+            env=os.environ | {"FLWR_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    folder = tmp_path / "runs" / "plain"
+    assert f"results in {folder}" in done.stdout + done.stderr
+    assert read_document(folder / "summary.json")["status"] == "finished"
+    inline = experiment(num_rounds=2, model="cnn2", num_clients=5)
+    assert model_of(tmp_path, "plain") == (inline / "model.safetensors").read_bytes()

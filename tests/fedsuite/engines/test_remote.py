@@ -1,0 +1,196 @@
+"""Submitting to a SuperLink, with Flower's command line replaced: what is said and returned."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.cli.main import main, read_settings
+from fedsuite.terminal.progress import follow
+
+HELPERS = Path(__file__).parents[2] / "helpers"
+BEGIN = [
+    "Using SuperLink: hub (hub.example.org:8000)",
+    "Successfully started run 77",
+    "\x1b[92mINFO \x1b[0m:      Start `flwr-serverapp` process",
+]
+ROUNDS = [
+    "results are in /srv/runs/mine",
+    "round 0/2  accuracy 0.1000  1.00 s",
+    "round 1/2  accuracy 0.5000  3 clients  1.00 s",
+    "round 2/2  accuracy 0.7000  3 clients  1.00 s",
+]
+CONNECTIONS = """
+[superlink.hub]
+address = "hub.example.org:8000"
+root-certificates = "/x/ca.crt"
+
+[superlink.here]
+address = "127.0.0.1:8000"
+insecure = true
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Put the stand-in in place of ``flwr`` and stand in an empty folder."""
+    home = tmp_path / "flower"
+    home.mkdir()
+    (home / "config.toml").write_text(CONNECTIONS)
+    monkeypatch.setenv("FLWR_HOME", str(home))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    command = [sys.executable, str(HELPERS / "fake_flwr.py"), str(tmp_path)]
+    for module in ("fedsuite.engines.remote", "fedsuite.flower.control"):
+        monkeypatch.setattr(f"{module}.executable", lambda name: command)
+
+    def script(**document: Any) -> Path:
+        usual = {"run": [*BEGIN, *ROUNDS], "log": [], "statuses": ["finished:completed"]}
+        (tmp_path / "script.json").write_text(json.dumps(usual | document))
+        return tmp_path
+
+    return script
+
+
+def asked(place: Path) -> list[str]:
+    return [line.split()[0] for line in (place / "asked").read_text().splitlines()]
+
+
+def test_a_run_elsewhere_shows_its_lines_and_where_results_are(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = fake()
+    words = ["run", "taco", "results-dir=out", "data-root=data", "num-rounds=2", "--name", "mine"]
+    assert main([*words, "--superlink", "hub"]) == 0
+    said = capsys.readouterr().out
+    assert "round 2/2  accuracy 0.7000" in said and "flwr-serverapp" not in said
+    assert "scp -r hub.example.org:/srv/runs/mine runs/" in said
+    settings = tomllib.loads((place / "settings.toml").read_text())
+    assert settings["results-dir"] == "out" and settings["data-root"] == "data"
+    assert settings["run-name"] == "mine"
+
+
+def test_results_on_this_machine_land_where_the_user_stands(fake: Callable[..., Path]) -> None:
+    place = fake()
+    assert main(["run", "taco", "data-root=data", "--superlink", "here", "--name", "mine"]) == 0
+    settings = tomllib.loads((place / "settings.toml").read_text())
+    assert settings["results-dir"] == str(place / "here" / "runs")
+    assert settings["data-root"] == str(place / "here" / "data")
+
+
+def test_a_failed_run_is_a_failure_though_flower_says_nothing(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(run=[*BEGIN, "fedsuite: no rows"], statuses=["finished:failed"], details="no rows")
+    assert main(["run", "taco", "--superlink", "hub"]) == 1
+    captured = capsys.readouterr()
+    assert "fedsuite: no rows" in captured.out
+    assert "ended as 'finished:failed': no rows" in captured.err
+
+
+def test_a_run_that_is_not_taken_is_a_sentence(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(run=["Error: Connection refused"], code=1)
+    assert main(["run", "taco", "--superlink", "hub"]) == 2
+    said = capsys.readouterr().err
+    assert "did not take the run" in said and "Connection refused" in said
+
+
+def test_a_stream_that_breaks_is_taken_up_again(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = ["running", "finished:completed"]
+    place = fake(run=[*BEGIN, *ROUNDS[:2]], log=ROUNDS, statuses=statuses)
+    assert main(["run", "taco", "num-rounds=2", "--superlink", "hub"]) == 0
+    said = capsys.readouterr().out
+    assert [said.count(f"round {number}/2") for number in (0, 1, 2)] == [1, 1, 1]
+    assert asked(place) == ["run", "list", "log", "list"]
+
+
+def test_ctrl_c_stops_the_run(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = fake(run=[*BEGIN, *ROUNDS[:2], "WAIT"])
+    shown: list[str] = []
+
+    def interrupt(self: Any, text: str) -> None:
+        shown.append(text)
+        if text.startswith("round 0"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
+    assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 130
+    assert asked(place)[:2] == ["run", "stop"]
+    assert "fedsuite resume mine --superlink hub" in shown[-1]
+
+
+def test_a_folder_that_can_be_seen_is_followed(
+    fake: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    experiment: Callable[..., Path],
+) -> None:
+    folder = experiment(run_name="mine")
+    fake(run=[*BEGIN, f"results are in {folder}"])
+    followed: list[Path] = []
+
+    def watch(folder: Path, *rest: Any) -> None:
+        followed.append(folder)
+        follow(folder, *rest)
+
+    monkeypatch.setattr("fedsuite.engines.remote.follow", watch)
+    assert main(["run", "fedavg", "--superlink", "here"]) == 0
+    assert followed == [folder]
+    assert "accuracy by round" in capsys.readouterr().out
+    assert "Successfully started run 77" in (folder / "run.log").read_text()
+
+
+def test_going_on_with_a_run_elsewhere(fake: Callable[..., Path]) -> None:
+    place = fake()
+    words = ["resume", "mine", "--results-dir", "/srv/runs", "--superlink", "hub"]
+    assert main(words) == 0
+    settings = tomllib.loads((place / "settings.toml").read_text())
+    assert settings["resume"] is True
+    assert (settings["run-name"], settings["results-dir"]) == ("mine", "/srv/runs")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "taco", "--superlink", "hup"], "Did you mean 'hub'? Choices: here, hub."),
+        (["run", "taco", "num-rounds=many", "--superlink", "hub"], "num-rounds = 'many'"),
+        (["run", "taco", "--superlink", "hub", "--engine", "ray"], "leave --engine"),
+        (["resume", "none", "--superlink", "here"], "There is no run 'none'"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_sent(
+    fake: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    expected: str,
+) -> None:
+    place = fake()
+    assert main(words) == 2
+    assert expected in capsys.readouterr().err
+    assert not (place / "asked").exists()
+
+
+def test_a_deployed_run_is_not_resumed_as_a_simulation(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = fake() / "here" / "runs" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"meta": {"engine": "deployed"}}))
+    assert main(["resume", "mine"]) == 2
+    assert "fedsuite resume mine --superlink NAME" in capsys.readouterr().err
+
+
+def test_paths_of_another_machine_stay_as_typed() -> None:
+    assert read_settings([], ["data-root=data"], here=False) == {"data-root": "data"}

@@ -1,0 +1,277 @@
+"""Which nodes are taken in, refused or waited for, and what a node does for its privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from federations import (
+    DeployedGrid,
+    digits_parquet,
+    notes,
+    own_nodes,
+    partitions,
+    visits_csv,
+)
+from flwr.app import ConfigRecord, Error, Message
+
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.messages import read_result
+from fedsuite.core.settings import UserError
+from fedsuite.nodes import deployed as members_module
+from fedsuite.report.build import make_report
+
+Start = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
+
+REFUSED = {
+    "neither": ({}, "not which data this node has"),
+    "both": ({"data_path": ".", "partition_id": 0}, "contradict each other"),
+    "half": ({"partition_id": 0}, "not which data this node has"),
+    "outside": ({"partition_id": 3, "num_partitions": 3}, "below num-partitions"),
+    "no number": ({"partition_id": "a", "num_partitions": 3}, "below num-partitions"),
+    "other count": (
+        {"partition_id": 2, "num_partitions": 4},
+        "nodes have num-partitions = 2",
+    ),
+    "other kind": ({"data_path": "DATA"}, "start all with data-path"),
+    "no such path": ({"data_path": "/nowhere/at/all"}, "is not on this node"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_node_config_is_refused_on_both_sides(
+    case: str, experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong, sentence = REFUSED[case]
+    data = str(digits_parquet(tmp_path / "rows.parquet", 0, 50))
+    wrong = {key: data if value == "DATA" else value for key, value in wrong.items()}
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 1:
+            grid.join(**wrong, state_dir=str(tmp_path / "state"))
+
+    grid = DeployedGrid(*partitions(2, tmp_path / "state"), before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=3)
+    assert [r["clients"] for r in read_lines(folder / "history.jsonl")[1:]] == [2, 2, 2]
+    assert sentence in notes(folder)
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.nodes.identity"]
+    assert any(sentence in line for line in node_side)
+
+
+def test_two_nodes_with_one_partition_do_not_count_twice(
+    experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second waits; when the first is gone it takes its place."""
+    first, second = partitions(2, tmp_path / "state")
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            grid.leave(5001)
+
+    grid = DeployedGrid(first, first, second, before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=3)
+    rows = read_lines(folder / "history.jsonl")[1:]
+    assert [row["clients"] for row in rows] == [2, 1, 2]
+    assert "held by another node" in caplog.text
+
+
+class ForgetfulGrid(DeployedGrid):
+    """The node of this id fails to answer the first ``failures`` times, or never does."""
+
+    def __init__(self, *nodes: dict[str, Any], node: int, failures: int) -> None:
+        self.node, self.failures = node, failures
+        super().__init__(*nodes)
+
+    def _handle(self, message: Message) -> Message:
+        if message.metadata.dst_node_id == self.node and self.failures:
+            self.failures -= 1
+            return Message(Error(2, "out of memory"), reply_to=message)
+        return super()._handle(message)
+
+
+def test_a_node_that_fails_to_answer_is_asked_again(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(2, tmp_path / "state")
+    folder = experiment("fedavg", grid=ForgetfulGrid(*nodes, node=5001, failures=2))
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_a_node_that_never_answers_does_not_hold_up_the_others(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.2)
+    grid = ForgetfulGrid(*own_nodes(tmp_path), node=5001, failures=99)
+    folder = experiment("fedavg", grid=grid)
+    assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
+
+
+def test_a_run_that_every_node_refuses_ends_with_their_sentences(
+    experiment: Start, tmp_path: Path
+) -> None:
+    nodes = own_nodes(tmp_path)
+    with pytest.raises(ConnectionError, match="has no column 'income'"):
+        experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own", label_column="income")
+
+
+def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_path: Path) -> None:
+    grid = DeployedGrid(*partitions(2, tmp_path / "state"))
+    with pytest.raises(UserError, match="min-train-clients = 3 is not possible: the nodes hold 2"):
+        experiment("fedavg", grid=grid, min_train_clients=3)
+
+
+def test_a_node_whose_table_does_not_fit_is_told_so(
+    experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What most have is what the run has, whoever answers first."""
+    paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
+    odd = visits_csv(tmp_path / "odd.csv", 2, height=np.arange(60.0))
+    nodes = [{"data_path": str(p), "state_dir": str(tmp_path / "s")} for p in (odd, *paths)]
+    folder = experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
+    assert read_document(folder / "config.json")["num-clients"] == 2
+    assert "it has columns of numbers ['age', 'height', 'pulse']" in notes(folder)
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.nodes.identity"]
+    assert any("most other nodes have columns" in line for line in node_side)
+
+
+def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
+    experiment: Start, tmp_path: Path
+) -> None:
+    paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
+    odd = visits_csv(tmp_path / "odd.csv", 2, pulse=["high"] * 60)
+    place = {"state_dir": str(tmp_path / "s")}
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 1:
+            grid.join(data_path=str(odd), **place)
+
+    grid = DeployedGrid(*({"data_path": str(p), **place} for p in paths), before=before)
+    folder = experiment("fedavg", grid=grid, dataset="own", num_rounds=3)
+    assert "it has no column of numbers 'pulse'" in notes(folder)
+    assert read_document(folder / "config.json")["num-clients"] == 2
+
+
+def test_one_node_with_another_count_does_not_lock_out_the_rest(
+    experiment: Start, tmp_path: Path
+) -> None:
+    wrong = {"partition_id": 0, "num_partitions": 5, "state_dir": str(tmp_path / "state")}
+    grid = DeployedGrid(wrong, *partitions(3, tmp_path / "state"))
+    folder = experiment("fedavg", grid=grid)
+    assert read_document(folder / "config.json")["num-clients"] == 3
+
+
+def test_a_refused_node_that_is_mended_is_taken_in(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a key a SuperNode keeps its id, so that nobody sees it was started anew."""
+    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.0)
+    first, second = partitions(2, tmp_path / "state")
+
+    def before(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 2:
+            grid.leave(5002)
+            grid.join(5002, **second)
+
+    grid = DeployedGrid(first, {"state_dir": str(tmp_path / "state")}, before=before)
+    folder = experiment("fedavg", grid=grid, num_rounds=5)
+    assert read_lines(folder / "history.jsonl")[-1]["clients"] == 2
+
+
+def test_what_cannot_be_read_costs_its_sender_alone(experiment: Start, tmp_path: Path) -> None:
+    """Flower reads a reply's objects as it fetches them, and raises on garbage."""
+
+    class GarbledGrid(DeployedGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            bad = [r for r in replies if r.metadata.src_node_id == 5002]
+            if bad and bad[0].metadata.message_type == "train":
+                raise IndexError("list index out of range")
+            return replies
+
+    grid = GarbledGrid(*partitions(3, tmp_path / "state"))
+    folder = experiment("fedavg", grid=grid)
+    rows = read_lines(folder / "history.jsonl")[1:]
+    assert [(row["clients"], row["failed"]) for row in rows] == [(2, 1), (2, 1)]
+    reasons = [r["reason"] for r in read_lines(folder / "clients.jsonl") if "reason" in r]
+    assert all("cannot be read" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("kind", ["own", "partition"])
+def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
+    kind: str, experiment: Start, tmp_path: Path
+) -> None:
+    """A server that names its folder, another partition or another's secret gets nothing."""
+    nodes = own_nodes(tmp_path) if kind == "own" else partitions(3, tmp_path / "state")
+    grid = DeployedGrid(*nodes)
+    experiment("fedavg", grid=grid, num_rounds=1)
+    orders = [m for m in grid.heard if m.metadata.message_type == "train"]
+    first, other = orders[0], orders[1]
+    forged = dict(first.content.config_records["config"]) | {"run-dir": str(tmp_path / "theirs")}
+    first.content["config"] = ConfigRecord(forged)
+    assert read_result(grid._handle(first).content, 0).error == ""
+    assert not (tmp_path / "theirs").exists()
+    stolen = Message(other.content, first.metadata.dst_node_id, "train")
+    said = read_result(grid._handle(stolen).content, 1).error
+    assert "alone, as the client it was" in said or "and no other data" in said
+
+
+def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
+    with pytest.raises(UserError, match="what deployed SuperNodes have themselves"):
+        experiment("fedavg", dataset="own")
+    with pytest.raises(UserError, match="a simulation divides its rows"):
+        experiment("fedavg", partition="own")
+
+
+PRIVATE = {"dp_clipping_norm": 0.5, "dp_epsilon": 1e6, "dp_delta": 1e-5}
+
+
+def test_a_node_that_asks_for_privacy_sends_a_clipped_and_noised_update(
+    experiment: Start, tmp_path: Path
+) -> None:
+    """Hardly any noise (std 2 * 0.5 * sqrt(2 ln 1.25e5) / 1e6 = 5e-6): the norm is 0.5."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE)
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.5, rel=1e-3)
+    assert lengths[0] > 0.6
+
+
+def test_the_noise_is_as_large_as_promised(experiment: Start, tmp_path: Path) -> None:
+    """Client 1 sends 2834 numbers of std 2 * 0.5 * 4.845 / 10 = 0.4845 and little else."""
+    open_node, private_node = partitions(2, tmp_path / "state")
+    grid = DeployedGrid(open_node, private_node | PRIVATE | {"dp_epsilon": 10.0})
+    folder = experiment("taco", grid=grid, num_rounds=1)
+    lengths = {row["client"]: row["norm"] for row in read_lines(folder / "clients.jsonl")}
+    assert lengths[1] == pytest.approx(0.4845 * 2834**0.5, rel=0.1)
+
+
+def test_a_method_that_sends_more_than_its_update_is_refused_by_a_private_node(
+    experiment: Start, tmp_path: Path
+) -> None:
+    open_node, private_node = partitions(2, tmp_path / "state")
+    folder = experiment("fedtgp", grid=DeployedGrid(open_node, private_node | PRIVATE))
+    rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
+    assert all("sends more than an update" in row["reason"] for row in rows if row["client"] == 1)
+
+
+def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -> None:
+    nodes = partitions(3, tmp_path / "state")
+    grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
+    with pytest.raises(ConnectionError, match="privacy needs all three"):
+        experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)
+
+
+def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
+    experiment: Start, tmp_path: Path
+) -> None:
+    nodes = [{"data_path": str(visits_csv(tmp_path / f"{i}.csv", i))} for i in range(2)]
+    places = [node | {"state_dir": str(tmp_path / "s")} for node in nodes]
+    folder = experiment("taco", grid=DeployedGrid(*places), dataset="own")
+    make_report(str(folder), tmp_path / "report")
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "every node has rows of its own, and their labels stay there" in page
+    assert "finished" in page

@@ -1,0 +1,87 @@
+"""Figures hold what is asked of them: names that fit, files that are their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import write_run
+
+from fedsuite.report import figures
+from fedsuite.report.build import make_report
+from fedsuite.report.style import styles
+
+LONG = [f"fedbac (regularizer=gradient, printed-sign=true, turn {n})" for n in range(8)]
+SHORT = ["taco", "fedavg"]
+
+
+def inches(figure: Any) -> tuple[float, float]:
+    """Return the plot's own width and height, without names, labels and legend."""
+    figure.canvas.draw()
+    place = figure.axes[0].get_position()
+    width, height = figure.get_size_inches()
+    return place.width * width, place.height * height
+
+
+def is_whole(figure: Any, text: Any) -> bool:
+    inside, box = figure.bbox, text.get_window_extent()
+    return bool(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= inside.x1 and box.y1 <= inside.y1)
+
+
+@pytest.mark.parametrize("names", [SHORT, LONG], ids=["short names", "long names"])
+def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
+    series: dict[str, figures.Line] = {name: ([0, 1], [1.0, 2.0], None, None) for name in names}
+    with figures.style_context():
+        figure = figures.lines(
+            "t", "round", "clients' own test accuracy (%)", series, styles(names)
+        )
+        width, height = inches(figure)
+    assert width > 2.5 and height > 1.6
+    assert is_whole(figure, figure.axes[0].yaxis.label)
+    assert is_whole(figure, figure.legends[0])
+
+
+@pytest.mark.parametrize("names", [SHORT, LONG], ids=["short names", "long names"])
+def test_rows_leave_room_for_their_plot(names: list[str]) -> None:
+    with figures.style_context():
+        label = "accuracy on a client's own test rows (%)"
+        boxes = figures.boxes("t", label, {n: [1.0, 2.0] for n in names}, styles(names))
+        bars = figures.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles(names))
+        for figure in (boxes, bars):
+            width, height = inches(figure)
+            assert width > 1.8 and height > 0.2 * len(names)
+            assert is_whole(figure, figure.axes[0].xaxis.label)
+
+
+def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path) -> None:
+    """TINY ends at 20 %, TINY* at 90 %; both names come to "tiny" in a file's name."""
+    entries = []
+    for column, last in (("TINY", 0.2), ("TINY*", 0.9)):
+        name = f"run-{last}"
+        write_run(tmp_path / "mine", name, "fedavg", [0.1, last])
+        labels = {"algo": "fedavg", "dataset": column, "seed": 0}
+        entries.append({"name": name, "labels": labels, "key": name})
+    manifest = {"name": "mine", "rows": "algo", "columns": ["dataset"], "runs": entries}
+    (tmp_path / "mine" / "suite.json").write_text(json.dumps(manifest))
+    make_report(str(tmp_path / "mine"), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    names = re.findall(r"\(figures/(.+?)\.png\)", text)
+    assert len(names) == len(set(names))
+    drawn = dict(re.findall(r"!\[(TINY\*?): test accuracy.+by round.+\(figures/(.+?)\.png\)", text))
+    for column, name in drawn.items():
+        assert f">{column}</text>" in (tmp_path / "out" / "figures" / f"{name}.svg").read_text()
+    assert drawn.keys() == {"TINY", "TINY*"}
+
+
+def test_a_new_report_takes_the_place_of_the_old_one_alone(suite: Path, tmp_path: Path) -> None:
+    make_report(str(suite), tmp_path)
+    (tmp_path / "figures" / "mine.png").write_text("drawn by hand")
+    shutil.copytree(suite / "fedavg-s1", tmp_path / "one" / "fedavg-s1")
+    make_report(str(tmp_path / "one"), tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    names = set(re.findall(r"\(figures/(.+?)\.png\)", text))
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == names | {"mine"}

@@ -1,0 +1,62 @@
+"""A client whose loss is a bowl: ``|w - x|^2 / 2``, so that the gradient is ``w - x``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from clients.base import Client, ClientContext, Training
+from clients.state import ClientState
+from fedsuite.core.vector import FlatModel
+
+
+class Point(nn.Module):
+    """Two numbers, in two layers of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1))})
+        self.top = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1))})
+
+    def at(self) -> torch.Tensor:
+        """The point."""
+        return torch.cat([self.low["weight"], self.top["weight"]])
+
+
+class Bowl:
+    """Mixed into a client."""
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (self.model.module.at() - x[0]).square().sum() / 2  # type: ignore[attr-defined]
+
+
+def place(
+    folder: Path,
+    training: Training,
+    server_round: int = 1,
+    bottom: tuple[float, float] = (1.0, 3.0),
+) -> ClientContext:
+    """A client with one row, ``x = bottom``, of class 0 out of 2."""
+    row = torch.tensor([bottom])
+    task: Any = SimpleNamespace(
+        rows=lambda indices: (row[indices], torch.zeros(len(indices), dtype=torch.long)),
+        labels=lambda indices: np.zeros(len(indices), dtype=np.int64),
+        shape=SimpleNamespace(num_classes=2),
+        split=SimpleNamespace(train=[np.array([0])], own_test=[np.array([0])]),
+    )
+    model = FlatModel(Point())
+    state = ClientState(folder, 0, server_round, 0)
+    initial = model.vector()
+    return ClientContext(0, server_round, 0, task, model, initial, initial[:0], state, training)
+
+
+def fit(cls: type[Client], context: ClientContext, *vectors: list[float], **config: Any) -> tuple:
+    """Train a client of some algorithm on the bowl, lr 0.5."""
+    parameters = [np.array(vector, np.float32) for vector in vectors]
+    names = {name.replace("_", "-"): value for name, value in config.items()}
+    return type("BowlClient", (Bowl, cls), {})(context).fit(parameters, {"lr": 0.5, **names})

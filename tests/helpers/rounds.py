@@ -1,0 +1,82 @@
+"""Rounds without a grid: scripted replies, or clients on bowls with bottoms of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bowl import Bowl, place
+
+from clients.base import Client, Training
+from strategies.base import BaseStrategy, Round, RunInfo
+
+TWO_STEPS = Training(local_steps=2, batch_size=1)
+BOTTOMS = ((1.0, 3.0), (-1.0, 1.0))
+
+
+def strategy_of(
+    cls: type[BaseStrategy],
+    clients: int = 2,
+    federation: dict[str, Any] | None = None,
+    **params: Any,
+) -> BaseStrategy:
+    """A strategy for a model of two zeros."""
+    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (federation or {})
+    sizes = dict.fromkeys(range(clients), 1)
+    told = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
+    strategy = cls(told, cls.Params(**params))
+    strategy.model = np.zeros(2, np.float32)
+    return strategy
+
+
+def play(
+    strategy: BaseStrategy,
+    updates: list[list[float]],
+    clients: list[int] | None = None,
+    steps: float | list[float] = 2.0,
+    number: int = 1,
+    **arrays: list[list[float]],
+) -> Round:
+    """Aggregate what clients sent, lr 0.5."""
+    count = len(updates)
+    rows = {"update": updates} | arrays
+    this_round = Round(
+        number=number,
+        model=strategy.model,
+        clients=list(range(count)) if clients is None else clients,
+        arrays={name: np.array(values, np.float32) for name, values in rows.items()},
+        buffers=np.zeros((count, 0), np.float32),
+        num_examples=np.ones(count),
+        num_steps=np.broadcast_to(np.array(steps, np.float64), count).copy(),
+        lr=0.5,
+    )
+    strategy.model = strategy.aggregate(this_round)
+    return this_round
+
+
+def meet(
+    strategy: BaseStrategy,
+    cls: type[Client],
+    folder: Path,
+    number: int = 1,
+    training: Training = TWO_STEPS,
+) -> dict[str, list[np.ndarray]]:
+    """Let two clients, each in its own bowl, train and the strategy aggregate; lr 0.5.
+
+    Returns what the clients sent, by name.
+    """
+    shared = strategy.broadcast() | {"model": strategy.training_start()}
+    sent: dict[str, list[np.ndarray]] = {}
+    for client, bottom in enumerate(BOTTOMS):
+        context = place(folder / str(client), training, number, bottom)
+        order = strategy.instruction(client)
+        config = {"lr": 0.5} | strategy._own_scalars() | order.config
+        arrays = shared | order.arrays
+        bowl = type("BowlClient", (Bowl, cls), {})(context)
+        vectors, _, _ = bowl.fit([arrays[name] for name in cls.receives], config)
+        for name, vector in zip(bowl.outgoing(config), vectors, strict=True):
+            sent.setdefault(name, []).append(vector)
+    others = {name: rows for name, rows in sent.items() if name != "update"}
+    play(strategy, sent["update"], number=number, steps=training.local_steps, **others)
+    return sent

@@ -1,0 +1,64 @@
+"""Nodes that answer with what a test wrote down, and a round with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedsuite.core.messages import Result, read_instructions, write_arrays, write_results
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.nodes.simulated import SimulatedNodes
+from strategies.base import BaseStrategy, RunInfo
+
+Vec = list[float]
+
+
+class ScriptedGrid(InlineGrid):
+    """Nodes that answer with what a test wrote down."""
+
+    def __init__(self, answer: Callable[[Message], Message], num_nodes: int = 2) -> None:
+        super().__init__(num_nodes)
+        self.answer = answer
+
+    def _handle(self, message: Message) -> Message:
+        if message.metadata.message_type == "query":
+            place = message.metadata.dst_node_id - 1000
+            node = {"place": place, "places": len(self._contexts), "shares-disk": False}
+            return Message(RecordDict({"node": ConfigRecord(node)}), reply_to=message)
+        return self.answer(message)
+
+
+def run_info(**changes: Any) -> RunInfo:
+    settings: dict[str, Any] = {"num_clients": 3, "client_sizes": {0: 1, 1: 1, 2: 1}, "seed": 0}
+    return RunInfo(**(settings | changes))
+
+
+def result(client: int, update: Vec | np.ndarray, count: float = 1, **metrics: Any) -> Result:
+    vector = np.asarray(update, dtype=np.float32)
+    return Result(client, {"update": vector}, {"num-examples": count, **metrics})
+
+
+def reply_with(results: dict[int, Result]) -> Callable[[Message], Message]:
+    def answer(message: Message) -> Message:
+        clients = read_instructions(message.content)
+        return Message(write_results([results[c] for c in clients]), reply_to=message)
+
+    return answer
+
+
+def one_round(
+    strategy: BaseStrategy, answer: Callable[[Message], Message], model: Vec, number: int = 1
+) -> np.ndarray:
+    grid = ScriptedGrid(answer)
+    if not hasattr(strategy, "hosts"):
+        strategy.hosts = SimulatedNodes()
+    arrays = write_arrays({"model": np.array(model, np.float32)})
+    messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
+    strategy.aggregate_train(number, grid.send_and_receive(messages))
+    return strategy.model
+
+
+UPDATES = {0: result(0, [1, 0], 1), 1: result(1, [0, 2], 3), 2: result(2, [4, 4], 4)}
