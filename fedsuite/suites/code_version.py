@@ -1,14 +1,21 @@
 """A fingerprint of the code that decides a run's results.
 
-It covers the modules that the two apps and the run's algorithm import, found by reading their
-sources: a change to a report, or to another algorithm, leaves finished runs valid.
+It covers the functions, classes and constants that the two apps and the run's algorithm reach,
+found by reading their sources and following names. What cannot change a result does not count:
+comments, docstrings, help texts, messages of errors and logs, the module a definition stands in,
+and all code that a run does not reach. So a reworded sentence, a moved function, a change to a
+report or to another algorithm leaves finished runs valid.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -18,55 +25,218 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 ROOTS = ("fedsuite.client_app", "fedsuite.training.loop", "fedsuite.engines.inline")
 LISTS = "fedsuite.registry"  # names every algorithm, so it changes with each new one
+REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # MODULE:ATTRIBUTE in a table
+LOGGERS = ("log", "logger", "logging", "warnings")
+Definition = tuple[str, str]  # a module and a name in it
+
+
+@dataclass
+class Module:
+    """A source as its top-level definitions, what its names import, and its other statements."""
+
+    definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    loose: list[ast.stmt] = field(default_factory=list)
 
 
 @cache
 def code_version(algo: str) -> str:
-    """Return the hash of all sources a run of this algorithm depends on."""
-    names = registry.ALGORITHMS.get(algo, (algo,))
-    own = [name.partition(":")[0] for name in names]
-    digest = hashlib.sha256()
-    for module in sorted(_reach([*ROOTS, *own]) - {LISTS}):
-        digest.update(f"{module}\n".encode())
-        digest.update(_source(module))
-    return digest.hexdigest()
+    """Return the hash of all definitions a run of this algorithm depends on."""
+    sources = Sources(algo)
+    texts = {text for definition in sources.reach() for text in sources.texts(definition)}
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
 
 
-def _reach(modules: list[str]) -> set[str]:
-    """Return modules and all that they import of ours, directly or not."""
-    found: set[str] = set()
-    waiting = list(modules)
-    while waiting:
-        module = waiting.pop()
-        if module not in found:
-            found.add(module)
-            waiting += _imports(module)
-    return found
+class Sources:
+    """The sources a run of an algorithm may use: ours, and the algorithm's own package."""
+
+    def __init__(self, algo: str) -> None:
+        references = registry.ALGORITHMS.get(algo, (algo,))
+        self.algorithm = [reference.partition(":")[0] for reference in references]
+        self.packages = {*PACKAGES, *(module.partition(".")[0] for module in self.algorithm)}
+
+    def reach(self) -> set[Definition]:
+        """Return every definition that a run may use."""
+        modules = [*ROOTS, *self.algorithm]
+        waiting = [found for module in modules for found in self._all(module)]
+        reached: set[Definition] = set()
+        while waiting:
+            definition = waiting.pop()
+            if definition not in reached and definition[0] != LISTS:
+                reached.add(definition)
+                waiting += self._references(definition)
+        return reached
+
+    def texts(self, definition: Definition) -> list[str]:
+        """Write down what a definition does."""
+        return [_text(statement) for statement in self._statements(definition)]
+
+    def _all(self, module: str) -> list[Definition]:
+        """Return all definitions of a module; an empty name stands for its other statements."""
+        parsed = self._read(module)
+        return [(module, name) for name in (*parsed.definitions, "")] if parsed else []
+
+    def _statements(self, definition: Definition) -> list[ast.stmt]:
+        module, name = definition
+        parsed = self._read(module)
+        assert parsed is not None
+        return parsed.definitions[name] if name else parsed.loose
+
+    def _references(self, definition: Definition) -> set[Definition]:
+        """Return the definitions that one names, and the loose statements of its module."""
+        module, _ = definition
+        parsed = self._read(module)
+        assert parsed is not None
+        found: set[Definition] = {(module, "")}
+        for statement in self._statements(definition):
+            for dotted in _mentions(statement):
+                first, _, rest = dotted.partition(".")
+                if first in parsed.definitions:
+                    found.add((module, first))
+                elif first in parsed.imports:
+                    target = parsed.imports[first]
+                    found |= set(self._resolve(f"{target}.{rest}" if rest else target))
+            for text in _strings(statement):
+                if REFERENCE.fullmatch(text):
+                    found |= set(self._resolve(text.replace(":", ".")))
+        return found
+
+    def _resolve(self, dotted: str) -> Iterator[Definition]:
+        """Follow a dotted name to what it stands for: all of a module if it is one."""
+        module, names = dotted, list[str]()
+        while module and self._read(module) is None:
+            module, _, last = module.rpartition(".")
+            names.insert(0, last)
+        parsed = self._read(module)
+        if parsed is None:
+            return
+        if not names:
+            yield from self._all(module)
+        elif names[0] in parsed.definitions:
+            yield module, names[0]
+        elif names[0] in parsed.imports:
+            yield from self._resolve(".".join([parsed.imports[names[0]], *names[1:]]))
+
+    def _read(self, module: str) -> Module | None:
+        """Read a module's source; None if it is neither ours nor the algorithm's."""
+        if module.partition(".")[0] not in self.packages:
+            return None
+        path = _path(module)
+        return parse_module(path.read_text(encoding="utf-8")) if path is not None else None
+
+
+def _mentions(statement: ast.stmt) -> Iterator[str]:
+    """Yield names and dotted names (``seeds.generator``) that a statement uses."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            parts, inner = [node.attr], node.value
+            while isinstance(inner, ast.Attribute):
+                parts.insert(0, inner.attr)
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                yield ".".join([inner.id, *parts])
+
+
+def _strings(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 @cache
-def _imports(module: str) -> tuple[str, ...]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(_source(module))):
+def parse_module(source: str) -> Module:
+    """Take a source apart."""
+    tree, parsed = ast.parse(source), Module()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            for alias in node.names:
+                local = alias.asname or alias.name.partition(".")[0]
+                parsed.imports[local] = alias.name if alias.asname else local
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    ours = (name for name in names if name.split(".")[0] in PACKAGES)
-    return tuple(sorted(name for name in ours if _path(name) is not None))
+            parsed.imports |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    for statement in tree.body:
+        names = _defined(statement)
+        for name in names:
+            parsed.definitions.setdefault(name, []).append(statement)
+        if not names and not isinstance(statement, ast.Import | ast.ImportFrom):
+            parsed.loose += [] if _is_docstring(statement) else [statement]
+    return parsed
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        return [statement.target.id]
+    return []
+
+
+class _Essence(ast.NodeTransformer):
+    """Removes what cannot change a result."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Drop the docstring and annotations."""
+        node.returns = None
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Drop the docstring; annotations of a class are its fields."""
+        return self._without_docstring(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """Keep what is raised, without its message."""
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Drop logging."""
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            owner = call.func.value
+            if isinstance(owner, ast.Name) and owner.id in LOGGERS:
+                return ast.Pass()
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Drop the help text of a setting."""
+        if isinstance(node.func, ast.Name) and node.func.id == "setting":
+            node.args = node.args[:1]
+        return self.generic_visit(node)
+
+    def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+        if node.body and _is_docstring(node.body[0]):
+            node.body = node.body[1:] or [ast.Pass()]
+        return self.generic_visit(node)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 @cache
-def _source(module: str) -> bytes:
-    path = _path(module)
-    return path.read_bytes() if path is not None else b""
+def _text(statement: ast.stmt) -> str:
+    """Write down what a statement does, without where it stands and how it is explained."""
+    return ast.dump(_Essence().visit(copy.deepcopy(statement)))
 
 
+@cache
 def _path(module: str) -> Path | None:
     """Return a module's file; one from outside is looked up as Python would."""
-    if module.split(".")[0] in PACKAGES:
+    if module.partition(".")[0] in PACKAGES:
         place = ROOT.joinpath(*module.split("."))
         candidates = (place.with_suffix(".py"), place / "__init__.py")
         return next((path for path in candidates if path.is_file()), None)
-    found = importlib.util.find_spec(module)
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
     return Path(found.origin) if found is not None and found.origin else None
