@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.evidence import BLOCKS, KAPPAS, LAMBDAS
 from benchmarks.report import table
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.records.writer import META
+from fedsuite.records.provenance import META
 from tasks.partitions import group_of
 
 Summary = Mapping[str, Any]

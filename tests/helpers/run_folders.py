@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import parse
+from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import summarise
-from fedsuite.records.writer import RunRecord, provenance
+from fedsuite.records.writer import RunRecord
 from tasks.task import open_task
 
 OWN = {
