@@ -91,3 +91,16 @@ def test_a_file_is_no_place_for_a_report(
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["report", str(suite), "-o", str(tmp_path / "notes.txt")]) == 2
     assert "is a file. Give a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["notes.txt/report", "taken"])
+def test_a_place_that_cannot_be_written_is_the_options_fault(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "figures").write_text("not a folder")
+    assert main(["report", str(suite / "fedavg-s1"), "-o", str(tmp_path / place)]) == 2
+    said = capsys.readouterr().err
+    assert f"invalid value '{tmp_path / place}' for -o" in said
+    assert "results-dir" not in said
