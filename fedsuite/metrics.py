@@ -16,8 +16,8 @@ class Metric:
     """A field of ``history.jsonl`` or ``summary.json``.
 
     ``better`` is "higher", "lower" or empty; ``share`` marks a fraction that tables show in per
-    cent (differences of fractions in points); ``digits`` are decimals in tables; ``in_summary``
-    says whether ``summary.json`` has it.
+    cent (differences of fractions in points); ``digits`` are decimals in tables; ``in_summary`` is
+    whether ``summary.json`` has it.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """The title with its unit, unless the title says it."""
-        said = not self.unit or self.unit in self.title.split()
-        return self.title if said else f"{self.title} ({self.unit})"
+        """The title with its unit, unless the unit is in the title."""
+        redundant = not self.unit or self.unit in self.title.split()
+        return self.title if redundant else f"{self.title} ({self.unit})"
 
     def in_unit(self, value: float) -> float:
         """Return a recorded value in the metric's unit."""
@@ -65,7 +65,7 @@ TABLE = (
     Metric("compute_seconds_per_round", "compute time per round", "s", LOWER, digits=3),
     Metric("compute_seconds", "compute time", "s", LOWER, in_summary=False),
     Metric("wall_seconds", "wall-clock time", "s", LOWER),
-    Metric("client_compute_seconds", "compute time of all clients", "s", LOWER),
+    Metric("client_compute_seconds", "clients' compute time", "s", LOWER),
     Metric("upload_bytes", "upload", "bytes", LOWER, digits=0),
     Metric("download_bytes", "download", "bytes", LOWER, digits=0),
     Metric("clients", "clients", in_summary=False, digits=0),

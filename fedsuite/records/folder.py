@@ -1,4 +1,4 @@
-"""Where a run lives and how it stands: the folder's files by name, and the states of a run.
+"""The folder of a run: its files by name, and the states of a run.
 
 A run's folder is ``<results-dir>/<run-name>``; a suite's folder holds the folders of its runs and
 a manifest that lists them.
@@ -26,7 +26,7 @@ DEFAULT_RESULTS = "runs"
 
 
 class RunState(StrEnum):
-    """How a run stands. The first four are written to ``summary.json`` as its status."""
+    """The state of a run. The first four are written to ``summary.json`` as its status."""
 
     FINISHED = "finished"
     TARGET_REACHED = "target reached"
@@ -133,14 +133,14 @@ class RunFolder:
 
     @property
     def state(self) -> RunState:
-        """How the run stands, by its summary and its lock."""
+        """The run's state, by its summary and its lock."""
         try:
             return self.state_with(read_document(self.summary_file))
         except (UserError, OSError, ValueError, TypeError):
             return RunState.BROKEN
 
     def state_with(self, summary: Mapping[str, Any]) -> RunState:
-        """Return how the run stands, given the content of its summary."""
+        """Return the run's state, given the content of its summary."""
         status = summary.get("status")
         if status:
             if status not in set(RunState):

@@ -27,7 +27,7 @@ class LiveHistory:
     def update(self) -> list[dict[str, Any]]:
         """Read and return the new rounds."""
         if self._was_replaced():
-            return self._read_anew()
+            return self._read_again()
         new = self._reader.new_lines()
         self.rows += new
         return new
@@ -42,7 +42,7 @@ class LiveHistory:
         self._inode, self._size = stat.st_ino, stat.st_size
         return inode != 0 and (stat.st_ino != inode or stat.st_size < size)
 
-    def _read_anew(self) -> list[dict[str, Any]]:
+    def _read_again(self) -> list[dict[str, Any]]:
         before, self._reader = self.rows, LineReader(self.path)
         self.rows = self._reader.new_lines()
         pairs = zip(before, self.rows, strict=False)

@@ -98,7 +98,7 @@ def is_number(value: object) -> bool:
 
 
 def read_run(folder: Path) -> Run:
-    """Read one run's folder; a damaged one becomes a run that says what is wrong with it."""
+    """Read one run's folder; the note of a damaged one says what is wrong with it."""
     return RunReader(folder).read()
 
 
@@ -147,10 +147,10 @@ class RunReader:
             return self._broken(f"the folder has no {self.files.config_file.name}: it is no run")
         return self._refused_or_starting(console.read_text(errors="replace"))
 
-    def _refused_or_starting(self, printed: str) -> Run:
+    def _refused_or_starting(self, output: str) -> Run:
         """Tell a run that was refused before it wrote its settings from one that is about to."""
-        lines = [line.strip() for line in printed.splitlines() if line.strip()]
-        failed = lines and (lines[-1].startswith("fedsuite: ") or "Traceback (most rec" in printed)
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        failed = lines and (lines[-1].startswith("fedsuite: ") or "Traceback (most rec" in output)
         if failed:
             reason = lines[-1].removeprefix("fedsuite: ")
             return Run(self.folder, RunState.FAILED, reason)

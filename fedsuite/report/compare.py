@@ -22,8 +22,8 @@ BASELINE = "fedavg"
 MAX_CURVES = 8
 INTERVAL_NOTE = (
     "The interval contains the true mean difference with 95 % confidence, if differences over "
-    "seeds are normally distributed. Of 20 comparisons of equal methods, one is expected to be "
-    "outside by chance."
+    "seeds are normally distributed. Of 20 comparisons of equal methods, one interval is expected "
+    "to exclude zero by chance."
 )
 
 

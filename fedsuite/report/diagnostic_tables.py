@@ -94,11 +94,11 @@ def _table(
         headings += [column, *(["paper", "difference"] if column in in_paper else [])]
     lines = []
     for row in dict.fromkeys(map(collection.row, runs)):
-        mine = [run for run in runs if collection.row(run) == row]
+        in_row = [run for run in runs if collection.row(run) == row]
         for name in names:
             line = [row, name]
             for column in columns:
-                of_runs = [found[run.name] for run in mine if collection.column(run) == column]
+                of_runs = [found[run.name] for run in in_row if collection.column(run) == column]
                 values = [numbers[name] for numbers in of_runs if name in numbers]
                 line.append(mean_and_deviation(values))
                 if column in in_paper:

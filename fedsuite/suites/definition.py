@@ -74,7 +74,7 @@ class Suite:
 
     @property
     def name(self) -> str:
-        """The suite's name, and its folder's: at small scale it says so."""
+        """The suite's name and its folder's; at small scale it ends in -small."""
         return self.path.stem + ("-small" if self.scale == "small" else "")
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:

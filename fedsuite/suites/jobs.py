@@ -71,7 +71,7 @@ def plan_jobs(
     Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
-    mine, listed = [], []
+    selected, listed = [], []
     for plan in suite.plans:
         try:
             job = _job(suite, plan, settings)
@@ -79,10 +79,10 @@ def plan_jobs(
             if plan in chosen:
                 raise
             continue
-        mine += [job] if plan in chosen else []
+        selected += [job] if plan in chosen else []
         listed += [job] if plan in chosen or job.begun else []
     _refuse_twins(suite, listed)
-    return mine, listed
+    return selected, listed
 
 
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:

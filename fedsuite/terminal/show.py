@@ -55,7 +55,7 @@ def score_plot(history: Sequence[Mapping[str, Any]], width: int) -> str:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    """Return what can be said of the run, as far as its files say it."""
+    """Return labels and values of what the run's files hold."""
     config, summary = run.config, run.summary
     if not config:
         return []
@@ -85,7 +85,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         rows.append(("target", f"{text}{seconds} s of compute"))
     if has("wall_seconds", "client_compute_seconds"):
         computed = duration(summary["client_compute_seconds"])
-        text = f"{duration(summary['wall_seconds'])}, compute time of all clients {computed}"
+        text = f"{duration(summary['wall_seconds'])}, clients' compute time {computed}"
         rows.append(("time", text))
     if has("upload_bytes", "download_bytes"):
         text = f"{size(summary['upload_bytes'])} up, {size(summary['download_bytes'])} down"
