@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.core.files import read_document
+from fedsuite.records.folder import RunFolder, RunState
 
 SEEDS = (1, 2, 3)
 Settings = Mapping[str, Any]
@@ -195,7 +195,7 @@ def run_block(name: str, data_root: Path, results: Path, jobs: int) -> float:
     waiting = [
         {**settings, "data-root": str(data_root), "results-dir": str(results), "run-name": run}
         for run, settings in BLOCKS[name].runs(name).items()
-        if read_document(results / run / "summary.json").get("status") != "finished"
+        if RunFolder(results / run).state is not RunState.FINISHED
     ]
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, initializer=_one_thread) as pool:
@@ -222,8 +222,8 @@ def _run(settings: Settings) -> str:
     folder = Path(settings["results-dir"]) / settings["run-name"]
     shutil.rmtree(folder, ignore_errors=True)
     run_inline(parse(settings))
-    shutil.rmtree(folder / "clients", ignore_errors=True)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    shutil.rmtree(RunFolder(folder).client_states, ignore_errors=True)
+    shutil.rmtree(RunFolder(folder).checkpoint_file.parent, ignore_errors=True)
     return str(settings["run-name"])
 
 

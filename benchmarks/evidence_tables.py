@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.evidence import BLOCKS, KAPPAS, LAMBDAS
 from benchmarks.report import table
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.records.writer import META
+from fedsuite.records.folder import RunFolder
 from tasks.partitions import group_of
 
 Summary = Mapping[str, Any]
@@ -36,7 +36,7 @@ class Runs:
 
     def summaries(self, cell: str) -> list[Summary]:
         """Return the summaries of a cell, one per seed."""
-        return [read_document(folder / "summary.json") for folder in self.folders(cell)]
+        return [read_document(RunFolder(folder).summary_file) for folder in self.folders(cell)]
 
     def values(self, cell: str, read: Read) -> list[float | None]:
         """Return one number per seed."""
@@ -44,7 +44,7 @@ class Runs:
 
     def command(self, cell: str) -> str:
         """Return the command of a cell's first seed, with data where users have theirs."""
-        command = read_document(self.folders(cell)[0] / "config.json")[META]["command"]
+        command = RunFolder(self.folders(cell)[0]).read_provenance()["command"]
         words = [word for word in command.split() if not word.startswith("data-root=")]
         return " ".join([*words, "data-root=../shared/data"])
 
@@ -106,10 +106,10 @@ def coefficients(runs: Runs) -> str:
     seen: dict[str, list[float]] = {group: [] for group in GROUPS}
     late: dict[str, list[float]] = {group: [] for group in GROUPS}
     for folder in runs.folders("nobody-leaves"):
-        config = read_document(folder / "config.json")
+        config = read_document(RunFolder(folder).config_file)
         clients, last = int(config["num-clients"]), int(config["num-rounds"])
         honest = clients - int(config["freeloaders"])
-        rows = [row for row in read_lines(folder / "clients.jsonl") if row["round"] > 1]
+        rows = [row for row in read_lines(RunFolder(folder).clients_file) if row["round"] > 1]
         for group in GROUPS:
             mine = [row for row in rows if _group(row["client"], honest, clients) == group]
             seen[group].append(statistics.fmean(row["alpha"] for row in mine))
@@ -180,7 +180,8 @@ def couplings(runs: Runs) -> str:
     names = ("reliability_coupling", "contribution_coupling", "fairness_gap")
     rows = []
     for cell in ("fedbac", "no-regulariser"):
-        histories = [read_lines(folder / "history.jsonl") for folder in runs.folders(cell)]
+        files = [RunFolder(folder).history_file for folder in runs.folders(cell)]
+        histories = [read_lines(file) for file in files]
         halves = [[r for r in h if r["round"] > h[-1]["round"] / 2] for h in histories]
         means = [[statistics.fmean(r[name] for r in half) for half in halves] for name in names]
         rows.append([cell, *(spread(values, 1, 2) for values in means)])

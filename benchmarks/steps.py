@@ -18,6 +18,7 @@ from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.messages import Instruction, read_instructions
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
 from tasks.task import open_task
 
@@ -52,7 +53,7 @@ class Bench:
 
     def __init__(self, config: RunConfig) -> None:
         grid = ListeningGrid(1)
-        self.folder = run(config, grid, engine="inline") / "clients"
+        self.folder = RunFolder(run(config, grid, engine="inline")).client_states
         self.orders = read_instructions(grid.heard.content)
         self.worker = Worker(config, open_task(config.task))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedsuite.core.files import read_lines
 from fedsuite.nodes.simulated import balanced
+from fedsuite.records.folder import RunFolder
 
 ALGORITHM = "benchmarks.gated_fedavg:ALGORITHM"
 NODES = {"ray": 2, "inline": 1}
@@ -41,14 +42,14 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
             "accuracy": row["accuracy"],
             "loss": row["loss"],
         }
-        for row in read_lines(folder / "history.jsonl")
+        for row in read_lines(RunFolder(folder).history_file)
         if row["round"] > 0
     ]
 
 
 def training(folder: Path, nodes: int) -> list[Training]:
     """Return what the clients computed in each round."""
-    trained = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
+    trained = [row for row in read_lines(RunFolder(folder).clients_file) if row["phase"] == "train"]
     by_round: dict[int, list[Row]] = {}
     for row in trained:
         by_round.setdefault(row["round"], []).append(row)

@@ -37,6 +37,7 @@ from fedsuite.deploy.federation import (
 from fedsuite.deploy.keys import make_key, public_half, register
 from fedsuite.deploy.processes import kill, stop
 from fedsuite.flower.commands import environment, executable
+from fedsuite.records.folder import RunFolder
 
 ALGORITHM = "scaffold"
 NODES = 3
@@ -97,7 +98,7 @@ class Stage:
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the rounds recorded so far, without the one before training."""
-        return [row for row in read_lines(self.run_folder / "history.jsonl") if row["round"]]
+        return [row for row in read_lines(RunFolder(self.run_folder).history_file) if row["round"]]
 
     def await_round(self, number: int) -> None:
         """Wait until a round is recorded."""
@@ -276,10 +277,10 @@ def disturb(fault: str, folder: Path, time_limit: float) -> Result:
         stage.submit("run", ALGORITHM, *settings, "--name", "run")
         act(stage)
         stage.await_end()
-        summary = read_document(stage.run_folder / "summary.json")
+        summary = read_document(RunFolder(stage.run_folder).summary_file)
         part = {
             row["round"]
-            for row in read_lines(stage.run_folder / "clients.jsonl")
+            for row in read_lines(RunFolder(stage.run_folder).clients_file)
             if (row["phase"], row["client"], row["status"]) == ("train", VICTIM, "ok")
         }
         notes = [row["note"] for row in stage.rounds() if row.get("note")]

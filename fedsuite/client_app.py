@@ -31,6 +31,7 @@ from fedsuite.core.settings import UserError
 from fedsuite.core.vector import FlatModel, best_device
 from fedsuite.nodes.identity import introduce, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
+from fedsuite.records.folder import RunFolder
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -199,7 +200,7 @@ def _is_simulated(context: Context, order: Mapping[str, Any]) -> bool:
 def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
     """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
     if _is_simulated(context, order):
-        return worker_for(str(order["run"])), Path(str(order["run-dir"])) / "clients"
+        return worker_for(str(order["run"])), RunFolder(Path(str(order["run-dir"]))).client_states
     place, config = read_node_data(context.node_config), from_json(str(order["run"]))
     run_id = str(order["run-id"])
     if not run_id.isalnum():
@@ -212,6 +213,6 @@ def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple
 
 def _sees_run(folder: Path, run_id: str) -> bool:
     try:
-        return bool(json.loads((folder / "config.json").read_text())["run-id"] == run_id)
+        return bool(json.loads(RunFolder(folder).config_file.read_text())["run-id"] == run_id)
     except (OSError, ValueError, KeyError):
         return False

@@ -17,6 +17,7 @@ from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND_PID
 from fedsuite.flower.compat import is_simulated
+from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
 
 app = ServerApp()
@@ -34,7 +35,7 @@ def main(grid: Grid, context: Context) -> None:
     except UserError as error:
         print(f"fedsuite: {error}", flush=True)
         raise
-    summary = read_document(folder / "summary.json")
+    summary = read_document(RunFolder(folder).summary_file)
     print(f"{summary['status']}: accuracy {summary['final_accuracy']}, results in {folder}")
 
 

@@ -18,7 +18,7 @@ from fedsuite.client_app import worker_for
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.checkpoint import load_checkpoint
-from fedsuite.records.writer import read_config
+from fedsuite.records.folder import RunFolder
 from tasks.models import MODELS
 from tasks.shapes import DataShape
 
@@ -204,7 +204,7 @@ def test_the_personal_model_is_scored_on_the_own_test_rows(
 ) -> None:
     """What a client reports is what its kept model scores when loaded by hand."""
     folder = experiment(algo, num_rounds=2)
-    worker = worker_for(read_config(folder).to_json())
+    worker = worker_for(RunFolder(folder).read_config().to_json())
     rows = [r for r in read_lines(folder / "clients.jsonl") if r["phase"] == "evaluate"]
     last = {r["client"]: r["correct"] for r in rows if r["round"] == 2}
     assert len(last) == 4

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedsuite import registry
-from fedsuite.records.reader import open_collection
+from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
 from fedsuite.report.results import cells
-from fedsuite.suites.definition import METRICS, SCALES, Suite, read_suite
+from fedsuite.suites.definition import SCALES, SUITE_METRICS, Suite, read_suite
 from fedsuite.suites.jobs import manifest, plan_jobs
-from fedsuite.suites.paper_numbers import Number, paper_numbers, sources
+from fedsuite.suites.paper_numbers import paper_numbers, sources
 
 FOLDER = Path(__file__).parents[1] / "sim_configs" / "suites"
 FILES = sorted(FOLDER.glob("*.toml"))
@@ -56,7 +56,7 @@ def test_a_suite_expands_to_runs_that_the_schema_takes(file: Path, scale: str) -
 def test_metrics_are_fields_of_the_summary() -> None:
     suite = read_suite(FOLDER / "demo.toml")
     config = suite.resolve(suite.plans[0])
-    assert METRICS.keys() <= summarise(config, [], [], "finished").keys()
+    assert SUITE_METRICS <= summarise(config, [], [], "finished").keys()
 
 
 @pytest.mark.parametrize("source", sources())
@@ -81,9 +81,9 @@ def test_a_report_shows_every_number_that_a_suite_has(
     (tmp_path / "suite.json").write_text(json.dumps(manifest(suite, jobs, "")))
     collection = open_collection(str(tmp_path))
     shown = [cell.paper for m in (suite.metric, *suite.also) for cell in cells(collection, m)]
-    places = collection.places(collection.runs).values()
+    places = collection.column_labels().values()
     groups = ("A", "B", "C", "freeloaders")
-    shown += [collection.printed("alpha", {**p, "group": g}) for p in places for g in groups]
+    shown += [collection.paper_number("alpha", {**p, "group": g}) for p in places for g in groups]
     seen = {(p.metric, p.source, *sorted(p.labels.items())) for p in shown if p is not None}
     wanted = [n for n in suite.numbers() if n.metric in (suite.metric, *suite.also, "alpha")]
     assert {(n.metric, n.source, *sorted(n.labels.items())) for n in wanted} == seen
@@ -112,7 +112,7 @@ def value(source: str, metric: str = "", **labels: object) -> float:
     short = {"alpha": "dirichlet-alpha", "clients": "num-clients"}
     wanted = {short.get(name, name): label for name, label in labels.items()}
 
-    def fits(number: Number) -> bool:
+    def fits(number: PaperNumber) -> bool:
         same = number.source == source and metric in ("", number.metric)
         return same and number.labels == wanted
 

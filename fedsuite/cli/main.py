@@ -161,18 +161,17 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    from fedsuite.core.files import read_document
-    from fedsuite.records.writer import META, find_run, read_config
+    from fedsuite.records.folder import RunFolder, find_run
 
     connection = _connection(arguments)
     if connection is not None and not connection.is_loopback:
         return _resume_there(arguments, connection)
     folder = find_run(arguments.name, arguments.results_dir)
-    status = read_document(folder / "summary.json").get("status")
-    if status in ("finished", "target reached"):
-        print(f"The run '{folder.name}' is done ({status}); `fedsuite show` shows it.")
+    files = RunFolder(folder)
+    if files.state.done:
+        print(f"The run '{folder.name}' is done ({files.state}); `fedsuite show` shows it.")
         return 0
-    engine = read_document(folder / "config.json").get(META, {}).get("engine")
+    engine = files.read_provenance().get("engine")
     if connection is None and arguments.engine is None:
         if engine == "deployed":
             raise UserError(
@@ -181,7 +180,7 @@ def _resume(arguments: argparse.Namespace) -> int:
             )
         arguments.engine = "inline" if engine == "inline" else "ray"
     config = dataclasses.replace(
-        read_config(folder), results_dir=str(folder.parent), run_name=folder.name, resume=True
+        files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True
     )
     return _start(config, arguments, connection)
 
@@ -259,10 +258,11 @@ def _suite(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from fedsuite.records.writer import find_run
-    from fedsuite.terminal.progress import show
+    from fedsuite.records.folder import find_run
+    from fedsuite.records.reader import read_run
+    from fedsuite.terminal.show import show
 
-    show(find_run(arguments.name, arguments.results_dir), Console())
+    show(read_run(find_run(arguments.name, arguments.results_dir)), Console())
 
 
 def _partition(arguments: argparse.Namespace) -> None:
@@ -319,17 +319,12 @@ def _choices(what: str, results_dir: str) -> list[tuple[str, str]]:
 
 
 def _runs(results_dir: str) -> list[tuple[str, str]]:
-    from fedsuite.core.files import read_document, read_lines
+    from rich.markup import escape
 
-    rows = []
-    for path in sorted(Path(results_dir).glob("*/config.json")):
-        summary = read_document(path.parent / "summary.json")
-        history = read_lines(path.parent / "history.jsonl")
-        status = summary.get("status", "not finished")
-        accuracy = summary.get("final_accuracy") or summary.get("personal_accuracy")
-        score = f", accuracy {accuracy:.4f}" if accuracy is not None else ""
-        rows.append((path.parent.name, f"{status}, {len(history)} rounds recorded{score}"))
-    return rows
+    from fedsuite.records.listing import list_runs
+
+    runs = list_runs(Path(results_dir))
+    return [(escape(run.name), escape(run.description)) for run in runs]
 
 
 def _keys(arguments: argparse.Namespace) -> None:

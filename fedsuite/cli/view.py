@@ -58,11 +58,10 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _watch(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from fedsuite.records.reader import is_suite
-    from fedsuite.records.writer import find_run
+    from fedsuite.records.folder import SuiteFolder, find_run
     from fedsuite.terminal.watch import watch
 
     for folder in (Path(arguments.name), Path(arguments.results_dir) / arguments.name):
-        if is_suite(folder):
+        if SuiteFolder(folder).exists:
             raise UserError(f"{folder} is a suite. Watch one of its runs: {folder}/RUN.")
     return watch(find_run(arguments.name, arguments.results_dir), Console(), arguments.once)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 from fedsuite.config import RunConfig
-from fedsuite.core.files import read_document
 from fedsuite.flower.commands import (
     COMMAND_PID,
     app_folder,
@@ -28,7 +27,7 @@ from fedsuite.flower.commands import (
     stop,
     to_toml,
 )
-from fedsuite.records.writer import make_folder, run_folder
+from fedsuite.records.folder import RunFolder
 
 CONNECTION = "fedsuite"
 
@@ -37,11 +36,11 @@ def run_ray(
     config: RunConfig, nodes: int, gpus: float, follow: Callable[[Callable[[float], bool]], None]
 ) -> Path:
     """Run an experiment through ``flwr run``; ``follow`` is called while it goes on."""
-    folder = run_folder(config)
-    make_folder(folder)
+    folder = RunFolder.of(config)
+    folder.make()
     home = Path(tempfile.mkdtemp(prefix="fedsuite-"))
     try:
-        with superlink(home) as link, (folder / "run.log").open("ab") as log:
+        with superlink(home) as link, folder.log_file.open("ab") as log:
             submit = _submit(config, nodes, gpus, home, log)
             try:
                 follow(lambda seconds: _wait(submit, link, seconds))
@@ -49,17 +48,17 @@ def run_ray(
                 stop(submit)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    return folder
+    return folder.path
 
 
 def failure(folder: Path) -> str:
     """Return why a run failed: its recorded traceback, else the end of its log; empty if not."""
-    summary = read_document(folder / "summary.json")
-    if summary.get("status") in ("finished", "target reached"):
+    files = RunFolder(folder)
+    if files.state.done:
         return ""
-    if summary.get("reason"):
-        return str(summary["reason"])
-    log = folder / "run.log"
+    if files.reason:
+        return files.reason
+    log = files.log_file
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return "\n".join(["The run ended before it was done. Its log ends with:", *lines[-40:]])
 

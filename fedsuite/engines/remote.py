@@ -31,7 +31,7 @@ from fedsuite.flower.commands import (
 )
 from fedsuite.flower.connections import Connection
 from fedsuite.flower.control import CommandFailed, run_status, stop_run
-from fedsuite.records.writer import default_name, resume_command
+from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.terminal.progress import follow
 
 POLL_SECONDS = 0.2
@@ -146,7 +146,7 @@ class Follower:
     @property
     def _is_visible(self) -> bool:
         """Whether the run's folder is on this machine."""
-        seen = bool(self.folder) and (Path(self.folder) / "config.json").exists()
+        seen = bool(self.folder) and RunFolder(Path(self.folder)).exists
         return seen and self.connection.is_loopback
 
     def _watch(self) -> None:
@@ -217,8 +217,8 @@ class Follower:
     @property
     def _how_to_resume(self) -> str:
         seen = self._is_visible
-        command = resume_command(Path(self.folder) if seen else Path(self.config.run_name))
-        return f"`{command} --superlink {self.connection.name}`"
+        folder = RunFolder(Path(self.folder) if seen else Path(self.config.run_name))
+        return f"`{folder.resume_command} --superlink {self.connection.name}`"
 
     def _conclude_elsewhere(self, status: str, details: str) -> int:
         """End with what can be said of a run whose folder is on another machine."""
@@ -241,7 +241,7 @@ class Follower:
     def _keep_log(self) -> None:
         """Leave the run's lines beside its results, as the other engines do."""
         try:
-            with (Path(self.folder) / "run.log").open("a") as log:
+            with RunFolder(Path(self.folder)).log_file.open("a") as log:
                 log.write("\n".join([*self.stream.lines, ""]))
         except OSError:
             self._say(f"{self.folder} belongs to somebody else; run.log is not written there")

@@ -17,8 +17,10 @@ from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.settings import UserError
 from fedsuite.engines.ray import failure, run_ray
-from fedsuite.records.writer import default_name, make_folder, refuse_existing, run_folder
-from fedsuite.terminal.progress import follow, show
+from fedsuite.records.folder import RunFolder, default_name, make_folder
+from fedsuite.records.reader import read_run
+from fedsuite.terminal.progress import follow
+from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible
 
 
@@ -44,12 +46,12 @@ def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
     """Name the run if it has no name, and see that its folder is free, or there to go on with."""
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
-    folder = run_folder(config)
+    folder = RunFolder.of(config)
     if config.resume:
-        (folder / "summary.json").unlink(missing_ok=True)
+        folder.summary_file.unlink(missing_ok=True)
     else:
-        refuse_existing(folder)
-    return config, folder
+        folder.refuse_existing()
+    return config, folder.path
 
 
 def announce(config: RunConfig, console: Console) -> None:
@@ -67,7 +69,7 @@ def conclude(folder: Path, console: Console) -> int:
     if problem:
         print(f"{problem}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
         return 1
-    show(folder, console)
+    show(read_run(folder), console)
     return 0
 
 
@@ -91,7 +93,7 @@ def _run_here(
         return thread.is_alive()
 
     thread = threading.Thread(target=work, daemon=True)
-    with log_file(run_folder(config) / "run.log"):
+    with log_file(RunFolder.of(config).log_file):
         thread.start()
         watch(alive)
     if errors and isinstance(errors[0], UserError):

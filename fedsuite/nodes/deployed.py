@@ -23,9 +23,9 @@ from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.answers import Answer, Refused, read_answer
 from fedsuite.nodes.exchange import exchange, pull
+from fedsuite.records.folder import RunFolder
 
 log = logging.getLogger("fedsuite")
-SCHEMA = "schema.json"
 POLL_SECONDS = 0.5
 SETTLE_SECONDS = 5.0
 LATE_SECONDS = 60.0
@@ -86,7 +86,7 @@ class DeployedNodes:
     def save(self, folder: Path) -> None:
         """Keep the agreed form of the data, for a resume and for who reads the model later."""
         if "schema" in self.agreed:
-            write_atomically(folder / SCHEMA, self.agreed["schema"].encode())
+            write_atomically(RunFolder(folder).schema_file, self.agreed["schema"].encode())
 
     def meet(self, grid: Grid) -> None:
         """Do nothing: a run begins with the nodes that :meth:`gather` met."""

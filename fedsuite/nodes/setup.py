@@ -21,9 +21,10 @@ from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import is_simulated
 from fedsuite.nodes.answers import Answer
 from fedsuite.nodes.contract import Nodes
-from fedsuite.nodes.deployed import SCHEMA, DeployedNodes
+from fedsuite.nodes.deployed import DeployedNodes
 from fedsuite.nodes.simulated import SimulatedNodes
 from fedsuite.records.checkpoint import Checkpoint
+from fedsuite.records.folder import RunFolder
 from tasks.own_data import Description, Schema, agree, read_description, read_schema
 from tasks.own_task import server_task
 from tasks.task import Task, open_task
@@ -52,7 +53,7 @@ def set_up(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
 def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint | None) -> RunSetup:
     """Wait for nodes and settle what the run is with them."""
     known: Mapping[str, Any] = checkpoint.strategy if checkpoint is not None else {}
-    path = folder / SCHEMA
+    path = RunFolder(folder).schema_file
     schema = read_schema(path.read_text()) if config.resume and path.exists() else None
     nodes = DeployedNodes(
         {"run": without_paths(config).to_json()},

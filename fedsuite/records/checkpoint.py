@@ -16,13 +16,12 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from fedsuite.core.files import write_atomically
-
-NAME = "checkpoint/latest.safetensors"
+from fedsuite.records.folder import RunFolder
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the server needs to go on after ``round``."""
+    """All that the server needs to continue after ``round``."""
 
     round: int
     model: np.ndarray
@@ -31,7 +30,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint; it is on disk when this returns."""
+    """Write the checkpoint of a run's folder; it is on disk when this returns."""
     arrays = {"model": checkpoint.model, "buffers": checkpoint.buffers}
     scalars = {}
     for name, value in checkpoint.strategy.items():
@@ -41,14 +40,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             scalars[name] = value
     document = json.dumps({"round": checkpoint.round, "strategy": scalars})
     packed = save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"state": document})
-    path = folder / NAME
+    path = RunFolder(folder).checkpoint_file
     path.parent.mkdir(exist_ok=True)
     write_atomically(path, packed)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """Read the newest checkpoint, or None if there is none."""
-    path = folder / NAME
+    """Read the newest checkpoint of a run's folder; None if there is none."""
+    path = RunFolder(folder).checkpoint_file
     if not path.exists():
         return None
     with safe_open(path, framework="numpy") as file:

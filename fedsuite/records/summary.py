@@ -1,4 +1,4 @@
-"""What a run comes to: one document computed from its settings and its rounds."""
+"""The summary of a run, computed from its settings and its rounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import median, pstdev
 from typing import Any
 
 from fedsuite.config import RunConfig
+from fedsuite.records.folder import RunState
 
 SMOOTHNESS_CHANGES = 20
 Rows = Sequence[Mapping[str, Any]]
@@ -16,7 +17,7 @@ Rows = Sequence[Mapping[str, Any]]
 def summarise(
     config: RunConfig, history: Rows, expelled: Collection[int], status: str, reason: str = ""
 ) -> dict[str, Any]:
-    """Return the summary of a run."""
+    """Return the summary of a run that ended as ``status``, one of :class:`RunState`."""
     scored = [row["accuracy"] for row in history if row.get("accuracy") is not None]
     later = [r["accuracy"] for r in history if r.get("accuracy") is not None and r["round"] > 0]
     personal = [row for row in history if row.get("personal_accuracy") is not None]
@@ -25,7 +26,7 @@ def summarise(
     reached = rounds_to_target(history, config.target_accuracy)
     tpr, fpr = detection_rates(config.freeloader_ids, expelled, config.num_clients)
     return {
-        "status": status,
+        "status": RunState(status).value,
         "reason": reason,
         "algo": config.algo,
         "dataset": config.dataset,

@@ -1,23 +1,34 @@
-"""From runs to a document, and from the document to files."""
+"""Make a report: from runs to a document, and from the document to files."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fedsuite.core.files import write_atomically
-from fedsuite.records.reader import Collection, open_collection
-from fedsuite.records.writer import make_folder
+from fedsuite.core.settings import UserError
+from fedsuite.metrics import find
+from fedsuite.records.collection import Collection, open_collection
 from fedsuite.report import curves, figures, html, markdown
-from fedsuite.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text
-from fedsuite.report.means import own_means
-from fedsuite.report.methods import diagnostics
-from fedsuite.report.results import NONE, results_csv, results_tables, runs_csv, unit, value
-from fedsuite.report.split import label_split
+from fedsuite.report.diagnostic_figures import diagnostics
+from fedsuite.report.diagnostic_tables import mean_tables
+from fedsuite.report.document import (
+    Block,
+    Code,
+    Document,
+    Fold,
+    Paragraph,
+    Picture,
+    ReportTable,
+    Section,
+)
+from fedsuite.report.label_distribution import label_distribution
+from fedsuite.report.results import NONE, results_csv, results_tables, runs_csv
 
+DIAGNOSTICS = "Diagnostics of the methods"
 SMALL = (
     "Small scale: fewer rounds or less data than in the paper, to finish on a laptop. The numbers "
     "show how methods compare here; they do not reproduce the paper's."
@@ -25,42 +36,57 @@ SMALL = (
 
 
 def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
-    """Write the report of a run, a suite or a folder; return the page."""
+    """Write the report of a run, a suite or a folder into ``out``; return the page."""
     collection = open_collection(name, results_dir)
-    make_folder(out / "figures")
-    before = _figures_of(out / "report.md")
+    files: dict[str, bytes] = {}
     with figures.style_context():
         document = build(collection)
         drawn = {p.name: figures.svg(p.figure) for p in pictures(document)}
         for picture in pictures(document):
-            path = out / "figures" / picture.name
-            write_atomically(path.with_suffix(".png"), figures.png(picture.figure))
+            files[f"figures/{picture.name}.png"] = figures.png(picture.figure)
             text = figures.standalone(drawn[picture.name])
-            write_atomically(path.with_suffix(".svg"), text.encode())
-    _remove(out / "figures", before - set(drawn))
-    write_atomically(out / "results.csv", results_csv(collection).encode())
-    write_atomically(out / "runs.csv", runs_csv(collection).encode())
-    write_atomically(out / "report.md", markdown.render(document).encode())
-    write_atomically(out / "index.html", html.render(document, drawn).encode())
+            files[f"figures/{picture.name}.svg"] = text.encode()
+    files["results.csv"] = results_csv(collection).encode()
+    files["runs.csv"] = runs_csv(collection).encode()
+    files["report.md"] = markdown.render(document).encode()
+    files["index.html"] = html.render(document, drawn).encode()
+    try:
+        _write(out, files)
+    except OSError as error:
+        raise UserError(
+            f"invalid value '{out}' for -o: {error.strerror or error}. Choose a folder that you "
+            "can write to."
+        ) from None
     return out / "index.html"
 
 
+def _write(out: Path, files: Mapping[str, bytes]) -> None:
+    """Write a report's files, and remove the figures that only an earlier report had."""
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    before = _figures_of(out / "report.md")
+    for path, content in files.items():
+        write_atomically(out / path, content)
+    for path in (f"figures/{name}.{kind}" for name in before for kind in ("png", "svg")):
+        if path not in files:
+            (out / path).unlink(missing_ok=True)
+
+
 def build(collection: Collection) -> Document:
-    """Lay out the report."""
+    """Return the report of a collection as a document."""
     sections = [
-        Section("Results", [*_in_short(collection), *results_tables(collection)]),
+        Section("Results", [*_overview(collection), *results_tables(collection)]),
         Section("Accuracy by round", curves.by_round(collection)),
         Section("Accuracy by compute time", curves.by_seconds(collection)),
-        Section("Rounds and seconds to target", curves.to_target(collection)),
-        Section("Accuracy of each client", curves.per_client(collection)),
-        Section("What the methods saw", [*own_means(collection), *diagnostics(collection)]),
-        Section("Who had which labels", label_split(collection)),
-        Section("Bytes moved", curves.bytes_moved(collection)),
+        Section("Rounds and compute time to target", curves.to_target(collection)),
+        Section("Accuracy per client", curves.per_client(collection)),
+        Section(DIAGNOSTICS, [*mean_tables(collection), *diagnostics(collection)]),
+        Section("Label distribution per client", label_distribution(collection)),
+        Section("Communication", curves.communication(collection)),
         Section("Runs", _runs(collection)),
-        Section("How to repeat this", _repeat(collection)),
+        Section("Reproduce", _commands(collection)),
     ]
     title = curves.tag(collection, collection.title)
-    return Document(title, SMALL if collection.small else "", _named_apart(sections))
+    return Document(title, SMALL if collection.small else "", _number_pictures(sections))
 
 
 def pictures(document: Document) -> list[Picture]:
@@ -73,13 +99,13 @@ def pictures(document: Document) -> list[Picture]:
     return found
 
 
-def _named_apart(sections: Sequence[Section]) -> list[Section]:
-    """Number figures whose names come to the same, such as those of TINY and TINY*."""
+def _number_pictures(sections: Sequence[Section]) -> list[Section]:
+    """Number figures of the same file name, such as those of TINY and TINY*."""
     taken: set[str] = set()
 
-    def apart(block: Block) -> Block:
+    def numbered(block: Block) -> Block:
         if isinstance(block, Fold):
-            return replace(block, blocks=[apart(inner) for inner in block.blocks])
+            return replace(block, blocks=[numbered(inner) for inner in block.blocks])
         if not isinstance(block, Picture):
             return block
         name, number = block.name, 1
@@ -89,63 +115,59 @@ def _named_apart(sections: Sequence[Section]) -> list[Section]:
         taken.add(name)
         return replace(block, name=name)
 
-    return [replace(section, blocks=[apart(b) for b in section.blocks]) for section in sections]
+    return [replace(section, blocks=[numbered(b) for b in section.blocks]) for section in sections]
 
 
 def _figures_of(report: Path) -> set[str]:
-    """Return the figures of an earlier report in this place."""
+    """Return the names of an earlier report's figures."""
     text = report.read_text(encoding="utf-8", errors="replace") if report.is_file() else ""
     return set(re.findall(r"\]\(figures/([\w-]+)\.png\)", text))
 
 
-def _remove(folder: Path, names: Iterable[str]) -> None:
-    for name in names:
-        for ending in (".png", ".svg"):
-            (folder / f"{name}{ending}").unlink(missing_ok=True)
-
-
-def _in_short(collection: Collection) -> list[Block]:
+def _overview(collection: Collection) -> list[Block]:
     states = Counter(run.state for run in collection.runs)
-    said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     total = len(collection.runs)
-    blocks: list[Block] = [Text(f"{total} run{'s' if total != 1 else ''}: {said}.")]
+    blocks: list[Block] = [Paragraph(f"{total} run{'s' if total != 1 else ''}: {counts}.")]
     notes = [collection.note] if collection.note else []
-    return blocks + [Text(remark) for remark in (*notes, *collection.remarks)]
+    return blocks + [Paragraph(remark) for remark in (*notes, *collection.remarks)]
 
 
 def _runs(collection: Collection) -> list[Block]:
     headings = ["run", collection.rows, "setting", "seed", "state", "rounds"]
-    lines = []
+    metric, lines = find(collection.metric), []
     for run in collection.runs:
-        place = [collection.row(run), collection.column(run)] if run.labels else [NONE, NONE]
+        labels = [collection.row(run), collection.column(run)] if run.labels else [NONE, NONE]
         seed = str(run.seed) if run.seed is not None else NONE
-        rounds = str(run.history[-1]["round"]) if run.history else NONE
-        score = value(run, collection.metric)
+        rounds = str(run.last_round) if run.history else NONE
+        score = run.value(collection.metric)
         failed = run.summary.get("failed_replies") or 0
         note = run.note or (f"{failed} client replies left out" if failed else "")
-        result = NONE if score is None else f"{score:.2f}"
-        lines.append([run.name, *place, seed, run.state, rounds, result, note])
-    return [Table([*headings, unit(collection.metric), "note"], lines)]
+        result = NONE if score is None else f"{score:.{metric.digits}f}"
+        lines.append([run.name, *labels, seed, run.state, rounds, result, note])
+    return [ReportTable([*headings, metric.heading, "note"], lines)]
 
 
-def _repeat(collection: Collection) -> list[Block]:
+def _commands(collection: Collection) -> list[Block]:
     blocks: list[Block] = [Code(collection.command)] if collection.command else []
     if collection.planned > len(collection.runs):
         some = f"{len(collection.runs)} of the {collection.planned} runs of this command"
-        blocks.append(Text(f"Here are {some}, as --only picked them."))
+        blocks.append(Paragraph(f"This report has {some}, as selected by --only."))
     commands = [run.meta["command"] for run in collection.runs if run.meta.get("command")]
     if not commands:
-        return [*blocks, Text("No run's settings can be read.")]
+        return [*blocks, Paragraph("No run's settings can be read.")]
     lines = Code("\n".join(dict.fromkeys(commands)))
-    blocks += [Fold(f"{len(commands)} runs, one by one", [lines]) if len(commands) > 1 else lines]
+    blocks += [
+        Fold(f"Commands of the {len(commands)} runs", [lines]) if len(commands) > 1 else lines
+    ]
     seeds = sorted({str(run.seed) for run in collection.runs if run.seed is not None})
-    blocks.append(Text(f"Seeds: {', '.join(seeds)}."))
+    blocks.append(Paragraph(f"Seeds: {', '.join(seeds)}."))
     rows: dict[tuple[str, ...], int] = {}
     for run in collection.runs:
         if run.meta:
             versions = ", ".join(f"{k} {v}" for k, v in run.meta.get("versions", {}).items())
-            facts = [run.meta.get(key, NONE) for key in ("machine", "engine", "python")]
-            key = (*map(str, facts), versions)
+            machine = [run.meta.get(key, NONE) for key in ("machine", "engine", "python")]
+            key = (*map(str, machine), versions)
             rows[key] = rows.get(key, 0) + 1
     table = [[*key, str(count)] for key, count in rows.items()]
-    return [*blocks, Table(["machine", "engine", "Python", "versions", "runs"], table)]
+    return [*blocks, ReportTable(["machine", "engine", "Python", "versions", "runs"], table)]

@@ -1,4 +1,4 @@
-"""What a report is made of, before it is HTML or Markdown."""
+"""The parts of a report, before it is HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 class Bold(str):
-    """A table's cell that stands out."""
+    """A table's cell in bold."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
-class Text:
+class Paragraph:
     """A paragraph."""
 
     text: str
@@ -22,14 +22,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to type."""
+    """Commands to type."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table; the first column names the rows. It needs a title only beside others."""
+class ReportTable:
+    """A table; the first column names the rows. A title is needed only beside other tables."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -37,21 +37,21 @@ class Table:
     title: str = ""
 
     @property
-    def in_words(self) -> list[bool]:
-        """Say for each column whether it holds words, which line up on the left."""
+    def left_aligned(self) -> list[bool]:
+        """Whether each column is text, which is aligned on the left; numbers are on the right."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.headings)
-        return [place == 0 or not all(map(_is_number, c)) for place, c in enumerate(columns)]
+        return [index == 0 or not all(map(_is_number, c)) for index, c in enumerate(columns)]
 
 
 def _is_number(cell: str) -> bool:
-    """Whether a cell has a number, or stands for one that is not there."""
+    """Whether a cell has a number, or marks a missing one."""
     missing = cell in ("", "–") or cell.startswith(("none of", "nan"))
     return missing or cell.lstrip("+-")[:1].isdigit()
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure under a file name, with words for those who do not see it."""
+    """A figure with its file name and its alternative text."""
 
     name: str
     alt: str
@@ -60,18 +60,18 @@ class Picture:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that open on demand."""
+    """Blocks that are hidden until opened."""
 
     title: str
     blocks: Sequence[Block]
 
 
-Block = Text | Code | Table | Picture | Fold
+Block = Paragraph | Code | ReportTable | Picture | Fold
 
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of the report."""
+    """A part of the report with a title."""
 
     title: str
     blocks: Sequence[Block]
@@ -79,7 +79,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """The whole report; ``banner`` warns where the runs are not at a paper's scale."""
+    """The whole report; ``banner`` warns of runs that are not at the paper's scale."""
 
     title: str
     banner: str

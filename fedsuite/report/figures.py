@@ -1,4 +1,4 @@
-"""Figures: narrow enough for a phone, and the same bytes for the same numbers."""
+"""Figures: narrow enough for a phone, with the same bytes for the same numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 4.0, 2.8
 TITLE_LETTERS = 38
 LABEL_LETTERS, SIDE_LETTERS, LEGEND_LETTERS = 30, 18, 44
 LINE = 0.18
-LOOK: dict[Any, Any] = {
+RC_PARAMS: dict[Any, Any] = {
     "svg.hashsalt": "fedsuite",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -45,7 +45,7 @@ def style_context() -> Any:
     """Return a context in which figures are drawn and written."""
     import matplotlib
 
-    return matplotlib.rc_context(LOOK)
+    return matplotlib.rc_context(RC_PARAMS)
 
 
 def new_figure(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tuple[Any, Any]:
@@ -70,14 +70,14 @@ def lines(
     x_label: str,
     y_label: str,
     series: Mapping[str, Line],
-    looks: Mapping[str, Style],
+    styles: Mapping[str, Style],
     limits: Mapping[str, float] | None = None,
 ) -> Any:
-    """Draw curves with their bands, and level lines that are named."""
+    """Draw curves with their bands, and horizontal lines at named limits."""
     height = HEIGHT + legend_height([*series, *(limits or {})])
     figure, axes = new_figure(title, x_label, y_label, height)
     for name, (xs, ys, low, high) in series.items():
-        style = looks[name]
+        style = styles[name]
         axes.plot(
             xs,
             ys,
@@ -96,7 +96,7 @@ def lines(
 
 
 def add_legend(figure: Any) -> None:
-    """Put the legend below the plot, where it hides nothing."""
+    """Put the legend below the plot, where it covers nothing."""
     names = figure.axes[0].get_legend_handles_labels()[1]
     if names:
         figure.legend(loc="outside lower center", ncols=legend_columns(names))
@@ -109,38 +109,42 @@ def legend_columns(names: Sequence[str]) -> int:
 
 
 def legend_height(names: Sequence[str]) -> float:
-    """Return the room that a legend takes from the plot above it."""
+    """Return the height of a legend."""
     lines = sum(len(textwrap.wrap(name, LEGEND_LETTERS)) for name in names)
     return LINE * -(-lines // legend_columns(names))
 
 
 def name_rows(axes: Any, names: Sequence[str]) -> None:
-    """Write a name beside every row, from the top."""
+    """Label every row with a name, from the top."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
 
 
 def wrapped(names: Iterable[str]) -> tuple[list[str], float]:
-    """Return names that leave room for a plot beside them, and the height of their added lines."""
+    """Wrap names that label rows; return them and the height of the added lines."""
     texts = [textwrap.fill(name, SIDE_LETTERS) for name in names]
     return texts, LINE * sum(text.count("\n") for text in texts)
 
 
 def bars(
-    title: str, x_label: str, values: Mapping[str, tuple[float, float]], looks: Mapping[str, Style]
+    title: str, x_label: str, values: Mapping[str, tuple[float, float]], styles: Mapping[str, Style]
 ) -> Any:
-    """Draw a bar per name with its deviation, the number beside it."""
+    """Draw a bar per name with its deviation and its number."""
     names, more = wrapped(values)
     figure, axes = new_figure(title, x_label, "", 1.0 + 0.32 * len(values) + more)
-    places = range(len(values))
+    positions = range(len(values))
     means = [mean for mean, _ in values.values()]
     spreads = [spread for _, spread in values.values()]
-    colours = [looks[name].colour for name in values]
-    axes.barh(places, means, xerr=spreads, color=colours, ecolor=INK, height=0.65)
-    for place, mean, spread in zip(places, means, spreads, strict=True):
+    colours = [styles[name].colour for name in values]
+    axes.barh(positions, means, xerr=spreads, color=colours, ecolor=INK, height=0.65)
+    for position, mean, spread in zip(positions, means, spreads, strict=True):
         axes.annotate(
-            f"{mean:.3g}", (mean + spread, place), (4, 0), textcoords="offset points", va="center"
+            f"{mean:.3g}",
+            (mean + spread, position),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
         )
     name_rows(axes, names)
     axes.margins(x=0.15)
@@ -148,15 +152,15 @@ def bars(
 
 
 def boxes(
-    title: str, x_label: str, values: Mapping[str, Sequence[float]], looks: Mapping[str, Style]
+    title: str, x_label: str, values: Mapping[str, Sequence[float]], styles: Mapping[str, Style]
 ) -> Any:
-    """Draw a box per name, whiskers to the ends, and every value as a dot."""
+    """Draw a box per name with whiskers from minimum to maximum, and every value as a dot."""
     names, more = wrapped(values)
     figure, axes = new_figure(title, x_label, "", 1.2 + 0.4 * len(values) + more)
-    places = list(range(len(values)))
+    positions = list(range(len(values)))
     drawn = axes.boxplot(
         list(values.values()),
-        positions=places,
+        positions=positions,
         orientation="horizontal",
         whis=(0, 100),
         widths=0.6,
@@ -166,26 +170,26 @@ def boxes(
         whiskerprops={"color": INK},
         capprops={"color": INK},
     )
-    for place, (name, box) in enumerate(zip(values, drawn["boxes"], strict=True)):
-        box.set(facecolor=looks[name].colour, alpha=0.45, edgecolor=INK)
-        shifts = [place + 0.18 * ((k * 7) % 5 - 2) / 2 for k in range(len(values[name]))]
-        axes.plot(values[name], shifts, ".", color=looks[name].colour, markersize=4)
+    for position, (name, box) in enumerate(zip(values, drawn["boxes"], strict=True)):
+        box.set(facecolor=styles[name].colour, alpha=0.45, edgecolor=INK)
+        shifts = [position + 0.18 * ((k * 7) % 5 - 2) / 2 for k in range(len(values[name]))]
+        axes.plot(values[name], shifts, ".", color=styles[name].colour, markersize=4)
     name_rows(axes, names)
     return figure
 
 
-def dots(
+def scatter(
     title: str,
     x_label: str,
     y_label: str,
     values: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    looks: Mapping[str, Style],
+    styles: Mapping[str, Style],
 ) -> Any:
-    """Draw a dot per pair of numbers."""
+    """Draw a scatter plot."""
     figure, axes = new_figure(title, x_label, y_label, HEIGHT + legend_height(list(values)))
     for name, (xs, ys) in values.items():
         axes.plot(
-            xs, ys, looks[name].marker, color=looks[name].colour, alpha=0.75, ls="", label=name
+            xs, ys, styles[name].marker, color=styles[name].colour, alpha=0.75, ls="", label=name
         )
     add_legend(figure)
     return figure
@@ -199,7 +203,7 @@ def png(figure: Any) -> bytes:
 
 
 def svg(figure: Any) -> str:
-    """Return a figure as SVG on nothing, with neither dates nor random names."""
+    """Return a figure as transparent SVG, without dates or random ids."""
     target = io.StringIO()
     hidden = {key: None for key in ("Date", "Creator", "Format", "Type")}
     figure.savefig(target, format="svg", transparent=True, metadata=hidden)
@@ -207,12 +211,12 @@ def svg(figure: Any) -> str:
 
 
 def standalone(text: str) -> str:
-    """Put a white page behind an SVG that is opened by itself."""
+    """Add a white background to an SVG that is opened on its own."""
     return re.sub(r"(<svg [^>]*>)", r'\1\n <rect width="100%" height="100%" fill="white"/>', text)
 
 
 def inline(text: str, name: str) -> str:
-    """Fit an SVG into a page: the page's ink, names of its own, as wide as there is room."""
+    """Prepare an SVG for a page: the page's text colour, unique ids, width to fit."""
     body = text[text.index("<svg") :]
     body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.S)
     body = body.replace(INK, "currentColor")
@@ -225,7 +229,7 @@ def inline(text: str, name: str) -> str:
 
 
 def pixels(text: str) -> float:
-    """Return the width at which an SVG's text has its own size."""
+    """Return an SVG's natural width in pixels."""
     found = re.search(r'width="([\d.]+)pt"', text)
     assert found is not None
     return float(found[1]) * 4 / 3

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network, no script."""
+"""The report as one HTML page without network or script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from fedsuite.report.document import Block, Bold, Code, Document, Fold, Picture, Table, Text
+from fedsuite.report.document import (
+    Block,
+    Bold,
+    Code,
+    Document,
+    Fold,
+    Paragraph,
+    Picture,
+    ReportTable,
+)
 from fedsuite.report.figures import inline, pixels
 
 CSS = """
@@ -34,7 +43,7 @@ th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align
 th.left, td.left { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0;
   background: var(--page); }
-td.words { text-align: left; white-space: normal; min-width: 12rem; }
+td.long { text-align: left; white-space: normal; min-width: 12rem; }
 thead th { border-bottom: 2px solid var(--line); }
 tbody tr:hover td { background: var(--panel); }
 .caption { color: var(--soft); font-size: .85rem; margin: .4rem 0 0; }
@@ -49,13 +58,13 @@ pre { background: var(--panel); padding: .8rem; border-radius: .5rem; overflow-x
 summary { cursor: pointer; color: var(--link); }
 details { margin: .6rem 0; }
 """
-WORDS = 24
+LONG_CELL = 24
 LEFT = ' class="left"'
 WIDE = 520
 
 
 def render(document: Document, drawn: Mapping[str, str]) -> str:
-    """Write a document; ``drawn`` holds its figures as SVG."""
+    """Return a document as HTML; ``drawn`` holds its figures as SVG."""
     title = escape(document.title)
     banner = f'<p class="banner">{escape(document.banner)}</p>' if document.banner else ""
     links, sections = [], []
@@ -75,7 +84,7 @@ def render(document: Document, drawn: Mapping[str, str]) -> str:
 
 
 def _blocks(blocks: Sequence[Block], drawn: Mapping[str, str]) -> str:
-    """Write blocks; figures that follow each other share a grid."""
+    """Return blocks as HTML; consecutive figures share a grid."""
     parts = []
     for pictures, group in itertools.groupby(blocks, lambda b: isinstance(b, Picture)):
         body = "\n".join(_block(block, drawn) for block in group)
@@ -84,7 +93,7 @@ def _blocks(blocks: Sequence[Block], drawn: Mapping[str, str]) -> str:
 
 
 def _block(block: Block, drawn: Mapping[str, str]) -> str:
-    if isinstance(block, Text):
+    if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Code):
         return f"<pre><code>{escape(block.text)}</code></pre>"
@@ -92,20 +101,20 @@ def _block(block: Block, drawn: Mapping[str, str]) -> str:
         body = _blocks(block.blocks, drawn)
         return f"<details><summary>{escape(block.title)}</summary>{body}</details>"
     if isinstance(block, Picture):
-        said = f'<svg role="img" aria-label="{escape(block.alt)}"'
-        picture = inline(drawn[block.name], block.name).replace("<svg", said, 1)
+        labelled = f'<svg role="img" aria-label="{escape(block.alt)}"'
+        picture = inline(drawn[block.name], block.name).replace("<svg", labelled, 1)
         wide = ' class="wide"' if pixels(drawn[block.name]) > WIDE else ""
         return f"<figure{wide}>{picture}</figure>"
     return _table(block)
 
 
-def _table(table: Table) -> str:
-    words = table.in_words
+def _table(table: ReportTable) -> str:
+    left_aligned = table.left_aligned
     head = "".join(
         f'<th scope="col"{LEFT if left else ""}>{escape(heading)}</th>'
-        for heading, left in zip(table.headings, words, strict=True)
+        for heading, left in zip(table.headings, left_aligned, strict=True)
     )
-    rows = "\n".join(f"<tr>{''.join(map(_cell, row, words))}</tr>" for row in table.rows)
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, left_aligned))}</tr>" for row in table.rows)
     caption = f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     return (
@@ -116,5 +125,5 @@ def _table(table: Table) -> str:
 
 def _cell(text: str, left: bool) -> str:
     inner = f"<strong>{escape(text)}</strong>" if isinstance(text, Bold) else escape(text)
-    look = ' class="words"' if len(text) > WORDS else LEFT if left else ""
-    return f"<td{look}>{inner}</td>"
+    css_class = ' class="long"' if len(text) > LONG_CELL else LEFT if left else ""
+    return f"<td{css_class}>{inner}</td>"

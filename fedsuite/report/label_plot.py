@@ -1,4 +1,4 @@
-"""Who holds what: the classes of every client, as a table for the terminal and as a picture."""
+"""Label distribution per client, as a table for the terminal and as a figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIN_ROOM = 8
 
 
 def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> Table:
-    """Draw one row per client and a cell per class, shaded against the client's largest class.
+    """Return one row per client and a cell per class, shaded relative to its largest class.
 
     To fit in ``width`` columns, cells shrink to one character and then neighbouring classes share
     one. After ``MAX_TABLE_CLIENTS`` clients the table only says how many more there are.
@@ -67,7 +67,7 @@ def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> 
     """Draw a bubble per client and class, its area the samples, and a bar per client.
 
     One colour is used and size alone carries the numbers, so it reads the same in grey and to
-    eyes that see colours differently. At most ``MAX_PICTURE_CLIENTS`` clients are drawn.
+    the colour-blind. At most ``MAX_PICTURE_CLIENTS`` clients are drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> 
 
 
 def _printable(class_names: Sequence[str], classes: int) -> list[str]:
-    """Return a name that can be seen for every class; numbers where the names do not match."""
+    """Return a printable name for every class; numbers where the names do not match."""
     if len(class_names) != classes:
         return [str(label) for label in range(classes)]
     return [

@@ -1,12 +1,21 @@
-"""The report as Markdown, its figures as files beside it."""
+"""The report as Markdown, with its figures as files."""
 
 from __future__ import annotations
 
-from fedsuite.report.document import Block, Bold, Code, Document, Fold, Picture, Table, Text
+from fedsuite.report.document import (
+    Block,
+    Bold,
+    Code,
+    Document,
+    Fold,
+    Paragraph,
+    Picture,
+    ReportTable,
+)
 
 
 def render(document: Document) -> str:
-    """Write a document."""
+    """Return a document as Markdown."""
     parts = [f"# {_safe(document.title)}"]
     if document.banner:
         parts.append(f"> **{_safe(document.banner)}**")
@@ -16,7 +25,7 @@ def render(document: Document) -> str:
 
 
 def _block(block: Block) -> str:
-    if isinstance(block, Text):
+    if isinstance(block, Paragraph):
         return _safe(block.text)
     if isinstance(block, Code):
         return f"```sh\n{block.text}\n```"
@@ -27,9 +36,9 @@ def _block(block: Block) -> str:
     return table(block)
 
 
-def table(block: Table) -> str:
-    """Write a table."""
-    rules = ["---" if left else "---:" for left in block.in_words]
+def table(block: ReportTable) -> str:
+    """Return a table as Markdown."""
+    rules = ["---" if left else "---:" for left in block.left_aligned]
     lines = [block.headings, rules, *block.rows]
     text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
     title = f"**{_safe(block.title)}**" if block.title else ""
@@ -42,5 +51,5 @@ def _cell(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Keep a name from being taken for HTML."""
+    """Escape what Markdown would take for HTML."""
     return text.replace("<", "&lt;")

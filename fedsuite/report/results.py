@@ -1,4 +1,4 @@
-"""The results table: mean and deviation over seeds, the paper's number and the difference."""
+"""Results tables: mean and deviation over seeds, the paper's number and the difference."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
-from fedsuite.records.reader import Collection, PaperNumber, Run
-from fedsuite.report.document import Block, Bold, Table, Text
-from fedsuite.report.spread import deviation, mean
+from fedsuite.metrics import LOWER, SUMMARY_METRICS, Metric, find
+from fedsuite.records.collection import Collection, PaperNumber
+from fedsuite.report.document import Block, Bold, Paragraph, ReportTable
+from fedsuite.report.statistics import deviation, mean
 
 NONE = "–"
-NAMES = {
-    "mean_last5_accuracy": "mean accuracy of the last five rounds",
-    "personal_worst": "personal accuracy of the worst client",
-}
-RUN_FIELDS = (
-    "state rounds final_accuracy best_accuracy mean_last5_accuracy final_loss smoothness "
-    "personal_accuracy personal_mean personal_std personal_worst target_accuracy rounds_to_target "
-    "compute_seconds_to_target compute_seconds_per_round wall_seconds client_compute_seconds "
-    "upload_bytes download_bytes failed_replies freeloader_tpr freeloader_fpr"
-).split()
+TO_TARGET = "_to_target"
+RUN_FIELDS = ("state", *(metric.name for metric in SUMMARY_METRICS))
 
 
 @dataclass(frozen=True)
@@ -36,7 +29,7 @@ class Cell:
     runs: int
     labels: Mapping[str, Any]
     paper: PaperNumber | None
-    metric: str
+    metric: Metric
 
     @property
     def mean(self) -> float | None:
@@ -45,51 +38,24 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Ours minus the paper's."""
         return None if self.mean is None or self.paper is None else self.mean - self.paper.value
-
-
-def is_share(metric: str) -> bool:
-    """Whether a metric is a fraction, shown in per cent."""
-    name = metric.split(".")[0]
-    ends = ("accuracy", "_tpr", "_fpr", "smoothness")
-    return name.endswith(ends) or name.startswith("personal_")
-
-
-def value(run: Run, metric: str) -> float | None:
-    """Return a run's metric, in per cent if it is a share; ``a.b`` is the part b of a."""
-    found: Any = run.summary
-    for part in metric.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    if not isinstance(found, int | float):
-        return None
-    return 100.0 * found if is_share(metric) else float(found)
-
-
-def unit(metric: str) -> str:
-    """Name a metric with its unit."""
-    words = NAMES.get(metric, metric.replace("_", " ").replace(".", " "))
-    words = words.replace("tpr", "TPR").replace("fpr", "FPR")
-    if is_share(metric):
-        return f"{words} (%)" if metric != "smoothness" else f"{words} (points)"
-    return words if "seconds" not in metric else f"{words} (s)"
 
 
 def cells(collection: Collection, metric: str = "") -> list[Cell]:
     """Return every cell of the table, by rows."""
     metric = metric or collection.metric
-    settings = collection.places(collection.runs)
     found = []
     for row in collection.row_names():
-        for column in collection.column_names():
+        for column, labels in collection.column_labels().items():
             runs = [run for run in collection.usable(row, column) if run.done]
-            values = [v for run in runs if (v := value(run, metric)) is not None]
-            paper = collection.printed(metric, settings[column] | {collection.rows: row})
-            found.append(Cell(row, column, values, len(runs), settings[column], paper, metric))
+            values = [v for run in runs if (v := run.value(metric)) is not None]
+            paper = collection.paper_number(metric, labels | {collection.rows: row})
+            found.append(Cell(row, column, values, len(runs), labels, paper, find(metric)))
     return found
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
+def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
     """Write a mean and its deviation."""
     if not values:
         return NONE
@@ -97,42 +63,34 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return text if sd is None else f"{text} ± {sd:.{digits}f}"
 
 
-def digits(metric: str) -> int:
-    """Say how many decimals a metric is worth: a round's seconds are few, rounds are whole."""
-    return {"compute_seconds_per_round": 3, "rounds_to_target": 1}.get(metric, 2)
-
-
 def results_tables(collection: Collection) -> list[Block]:
     """Return a table of the metric, and of each further one that a finished run has.
 
-    The way to the target has a section of its own, and a table here only beside the paper's.
+    Time and rounds to target have a section of their own; here they are shown only beside the
+    paper's.
     """
     blocks = [results_table(collection, collection.metric, collection.better)]
     for metric, better in collection.also.items():
-        printed = any(cell.paper for cell in cells(collection, metric))
-        if printed or not metric.endswith("_to_target"):
+        in_paper = any(cell.paper for cell in cells(collection, metric))
+        if in_paper or not metric.endswith(TO_TARGET):
             blocks.append(results_table(collection, metric, better))
-    tables = [block for block in blocks if isinstance(block, Table)]
-    if len(tables) > 1:
-        return [replace(table, title=_sentence(table.caption.split(",")[0])) for table in tables]
+    tables = [block for block in blocks if isinstance(block, ReportTable)]
+    if len(tables) == 1:
+        return [replace(tables[0], title="")]
     return [*tables] or [blocks[0]]
 
 
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def results_table(collection: Collection, metric: str, better: str) -> Table | Text:
-    """Return the table of a metric, or the sentence that says why there is none."""
+def results_table(collection: Collection, metric: str, better: str) -> ReportTable | Paragraph:
+    """Return the table of a metric, or a sentence if no finished run has it."""
     table = cells(collection, metric)
     if not any(cell.values for cell in table):
-        return Text(f"No finished run has a {metric.replace('_', ' ')} yet.")
+        return Paragraph(f"No finished run has a value of {find(metric).title} yet.")
     columns, rows = collection.column_names(), collection.row_names()
-    printed = {cell.column for cell in table if cell.paper}
+    in_paper = {cell.column for cell in table if cell.paper}
     by_place = {(cell.row, cell.column): cell for cell in table}
     headings = [collection.rows]
     for column in columns:
-        headings += [column, *(["paper", "difference"] if column in printed else [])]
+        headings += [column, *(["paper", "difference"] if column in in_paper else [])]
     best = {column: _best(better, [c for c in table if c.column == column]) for column in columns}
     most = max(len(cell.values) for cell in table)
     lines = []
@@ -140,58 +98,56 @@ def results_table(collection: Collection, metric: str, better: str) -> Table | T
         line = [row]
         for column in columns:
             cell = by_place[row, column]
-            text = _ours(cell, most)
-            first = len(rows) > 1 and cell.values and cell.mean == best[column]
-            line.append(Bold(text) if first else text)
-            if column in printed:
-                line += _theirs(cell)
+            text = _our_cell(cell, most)
+            is_best = len(rows) > 1 and cell.values and cell.mean == best[column]
+            line.append(Bold(text) if is_best else text)
+            if column in in_paper:
+                line += paper_cells(cell.paper, cell.mean, cell.metric.digits)
         lines.append(line)
-    return Table(headings, lines, _caption(collection, table, better))
+    heading = find(metric).heading
+    title = heading[:1].upper() + heading[1:]
+    return ReportTable(headings, lines, _caption(collection, table, better), title)
 
 
 def _best(better: str, column: Sequence[Cell]) -> float | None:
     means = [cell.mean for cell in column if cell.mean is not None and not isnan(cell.mean)]
-    return (min if better == "lower" else max)(means, default=None)
+    return (min if better == LOWER else max)(means, default=None)
 
 
-def _ours(cell: Cell, most: int) -> str:
+def _our_cell(cell: Cell, most: int) -> str:
     if not cell.values:
-        missed = cell.runs and cell.metric.endswith("_to_target")
+        missed = cell.runs and cell.metric.name.endswith(TO_TARGET)
         return f"none of {cell.runs}" if missed else NONE
     few = len(cell.values) < most or len(cell.values) < cell.runs
-    text = spread(cell.values, digits(cell.metric))
+    text = mean_and_deviation(cell.values, cell.metric.digits)
     return text + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
 
 
-def _theirs(cell: Cell) -> list[str]:
-    return theirs(cell.paper, cell.mean, digits(cell.metric))
-
-
-def theirs(paper: PaperNumber | None, ours: float | None, decimals: int) -> list[str]:
-    """Write a paper's number, and ours less the paper's."""
+def paper_cells(paper: PaperNumber | None, ours: float | None, digits: int) -> list[str]:
+    """Write a paper's number, and ours minus the paper's."""
     if paper is None:
         return [NONE, NONE]
-    std = f" ± {paper.std:.{decimals}f}" if paper.std is not None else ""
-    difference = NONE if ours is None else f"{ours - paper.value:+.{decimals}f}"
-    return [f"{paper.value:.{decimals}f}{std}", difference]
+    std = f" ± {paper.std:.{digits}f}" if paper.std is not None else ""
+    difference = NONE if ours is None else f"{ours - paper.value:+.{digits}f}"
+    return [f"{paper.value:.{digits}f}{std}", difference]
 
 
 def _caption(collection: Collection, table: Sequence[Cell], better: str) -> str:
     most = max(len(cell.values) for cell in table)
     seeds = f"mean ± sample standard deviation over {most} seeds" if most > 1 else "one seed"
-    parts = [f"{unit(table[0].metric)}, {seeds}; {better} is better, best in bold."]
+    parts = [f"{table[0].metric.heading}, {seeds}; {better} is better, best in bold."]
     if any(0 < len(c.values) < max(most, c.runs) for c in table):
-        parts.append("“(1 of 2)” is how many seeds a cell has.")
+        parts.append("“(1 of 2)” is the number of seeds in a cell.")
     sources = dict.fromkeys(c.paper.source for c in table if c.paper and c.paper.source)
     if any(cell.paper for cell in table):
-        parts.append(f"Paper: {'; '.join(sources)}. Difference: ours less the paper's.")
+        parts.append(f"Paper: {'; '.join(sources)}. Difference: ours minus the paper's.")
     if collection.small:
-        parts.append("Small scale: not comparable with the paper as it stands.")
+        parts.append("Small scale: not directly comparable with the paper.")
     return " ".join(parts)
 
 
 def results_csv(collection: Collection) -> str:
-    """Return the table as CSV, a line per cell."""
+    """Return the tables as CSV, a line per cell."""
     names = [collection.rows, *collection.columns]
     head = [*names, "metric", "scale", "seeds", "mean", "std", "paper", "paper_std", "difference"]
     lines: list[list[Any]] = [[*head, "source"]]
@@ -201,7 +157,7 @@ def results_csv(collection: Collection) -> str:
         lines.append(
             [
                 *(labels.get(name, "") for name in names),
-                unit(cell.metric),
+                cell.metric.heading,
                 collection.scale,
                 len(cell.values),
                 _number(cell.mean),
@@ -216,7 +172,7 @@ def results_csv(collection: Collection) -> str:
 
 
 def runs_csv(collection: Collection) -> str:
-    """Return every run with its numbers as recorded (shares as fractions)."""
+    """Return every run with its metrics as recorded (shares as fractions)."""
     names = list(dict.fromkeys(key for run in collection.runs for key in run.labels))
     lines: list[list[Any]] = [["run", *names, "scale", *RUN_FIELDS]]
     for run in collection.runs:
@@ -227,7 +183,7 @@ def runs_csv(collection: Collection) -> str:
 
 
 def write_csv(lines: Sequence[Sequence[Any]]) -> str:
-    """Write lines as CSV."""
+    """Return lines as CSV."""
     target = io.StringIO()
     csv.writer(target, lineterminator="\n").writerows(lines)
     return target.getvalue()

@@ -1,7 +1,7 @@
-"""How a method looks: the same colour, line and marker in every report.
+"""The style of a method: the same colour, line and marker in every report.
 
 The colours are those of Okabe and Ito that stand out on white and on black, with a grey for plain
-averaging; lines and markers differ too, so that nothing hangs on colour alone.
+averaging; lines and markers differ too, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -57,28 +57,29 @@ FIXED = {
     "scaffold-tailored": Style(PINK, "-.", "X"),
 }
 ANY = tuple(
-    Style(colour, line, MARKERS[(place + turn) % len(MARKERS)])
-    for turn, line in enumerate(LINES)
-    for place, colour in enumerate(COLOURS)
+    Style(colour, line, MARKERS[(index + shift) % len(MARKERS)])
+    for shift, line in enumerate(LINES)
+    for index, colour in enumerate(COLOURS)
 )
 
 
-def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Return a look for each name: a known method's own, else one that stands apart here."""
+def styles_for(names: Iterable[str]) -> dict[str, Style]:
+    """Return a style for each name: a known method's own, else one that differs from the rest."""
     names = list(dict.fromkeys(names))
     chosen = {name: FIXED[name] for name in names if name in FIXED}
     for name in sorted(name for name in names if name not in FIXED):
         start = zlib.crc32(name.encode()) % len(ANY)
-        turn = ANY[start:] + ANY[:start]
+        rotated = ANY[start:] + ANY[:start]
         method = name.split(" (")[0]
-        chosen[name] = _apart(([FIXED[method]] if method in FIXED else []) + [*turn], chosen)
+        own = [FIXED[method]] if method in FIXED else []
+        chosen[name] = _distinct([*own, *rotated], chosen)
     return chosen
 
 
-def _apart(wanted: list[Style], chosen: Mapping[str, Style]) -> Style:
-    """Return the first look of another colour than those chosen, else of another line."""
+def _distinct(candidates: list[Style], chosen: Mapping[str, Style]) -> Style:
+    """Return the first style of a colour that is not chosen yet, else of another line."""
     colours = {style.colour for style in chosen.values()}
     lines = {(style.colour, style.line) for style in chosen.values()}
-    fresh = [style for style in wanted if style.colour not in colours]
-    free = [style for style in wanted if (style.colour, style.line) not in lines]
-    return (fresh or free or wanted)[0]
+    fresh = [style for style in candidates if style.colour not in colours]
+    free = [style for style in candidates if (style.colour, style.line) not in lines]
+    return (fresh or free or candidates)[0]

@@ -1,10 +1,10 @@
-"""A suite: one file that stands for all runs of a table or a figure.
+"""A suite: one file that defines all runs of a table or a figure.
 
-``[base]`` holds settings all runs share. Each entry of ``[axes]`` is a list of values of the key it
-is named after, or a table of labels, each with the settings it stands for; a label is also the
-value of the axis's own key unless its settings say otherwise. The runs are all combinations, less
-those of ``skip``. ``[small]`` overrides settings, ``[small.axes]`` picks labels, for a variant that
-a laptop finishes in minutes.
+``[base]`` holds settings that all runs share. Each entry of ``[axes]`` is a list of values of the
+key it is named after, or a table of labels, each with its settings; a label is also the value of
+the axis's own key unless its settings say otherwise. The runs are all combinations except those of
+``skip``. ``[small]`` overrides settings and ``[small.axes]`` picks labels, for a variant that takes
+a laptop minutes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,13 @@ from typing import Any
 
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.settings import UserError, defaults, suggest
-from fedsuite.suites.paper_numbers import Label, Number, paper_numbers, sources
+from fedsuite.metrics import SUMMARY_METRICS
+from fedsuite.records.collection import PaperNumber
+from fedsuite.suites.paper_numbers import paper_numbers, sources
 
 SCALES = ("paper", "small")
-METRICS: dict[str, tuple[str, str]] = {
-    "final_accuracy": ("%", "higher"),
-    "best_accuracy": ("%", "higher"),
-    "mean_last5_accuracy": ("%", "higher"),
-    "personal_accuracy": ("%", "higher"),
-    "personal_worst": ("%", "higher"),
-    "smoothness": ("", "lower"),
-    "final_loss": ("", "lower"),
-    "rounds_to_target": ("rounds", "lower"),
-    "compute_seconds_to_target": ("s", "lower"),
-    "compute_seconds_per_round": ("s", "lower"),
-    "client_compute_seconds": ("s", "lower"),
-    "freeloader_tpr": ("%", "higher"),
-    "freeloader_fpr": ("%", "lower"),
-}
+# A table of a suite needs to know which value is best.
+SUITE_METRICS = {metric.name for metric in SUMMARY_METRICS if metric.better}
 TYPES: dict[str, type] = {
     "title": str,
     "note": str,
@@ -55,13 +44,14 @@ TYPES: dict[str, type] = {
 REQUIRED = ("title", "metric", "rows", "columns", "runs", "axes")
 GIVEN_BY_COMMAND = ("data-root", "results-dir", "run-name", "resume")
 KEYS = [key for key in defaults(RunConfig) if key not in ("params", *GIVEN_BY_COMMAND)]
+Label = str | int | float
 Settings = dict[str, Any]
 Axis = dict[Label, tuple[Settings, Settings]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of a suite: what the reader calls it, and its settings."""
+    """One run of a suite: its labels in the table, and its settings."""
 
     labels: dict[str, Label]
     settings: Settings
@@ -84,7 +74,7 @@ class Suite:
 
     @property
     def name(self) -> str:
-        """The suite's name, and its folder's: at small scale it says so."""
+        """The suite's name and its folder's; at small scale it ends in -small."""
         return self.path.stem + ("-small" if self.scale == "small" else "")
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
@@ -94,8 +84,8 @@ class Suite:
         except UserError as error:
             raise UserError(f"{self.path}, run {spell(plan.labels)}: {error}") from None
 
-    def numbers(self) -> list[Number]:
-        """Return what the paper prints for the labels of this suite's runs."""
+    def numbers(self) -> list[PaperNumber]:
+        """Return the numbers that the paper prints for this suite's runs."""
         return [
             number
             for number in paper_numbers()
@@ -104,14 +94,16 @@ class Suite:
 
 
 def read_suite(path: Path, scale: str = "paper") -> Suite:
-    """Read a suite file; a wrong key or value ends with the file, the key and what to do."""
+    """Read a suite file; refuse an unknown key or an invalid value."""
     raw = _read(path)
     for key, value in raw.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key '{key}'. {suggest(key, TYPES)}")
         if not isinstance(value, TYPES[key]) or isinstance(value, bool):
             wanted = {str: "text", list: "a list", int: "a whole number", dict: "a table"}
-            raise UserError(f"{path}: {key} = {value!r} is not {wanted[TYPES[key]]}.")
+            raise UserError(
+                f"{path}: invalid value {value!r} for {key}: it must be {wanted[TYPES[key]]}."
+            )
     missing = [key for key in REQUIRED if key not in raw]
     if missing:
         raise UserError(f"{path}: the key '{missing[0]}' is missing.")
@@ -135,7 +127,7 @@ def read_suite(path: Path, scale: str = "paper") -> Suite:
 
 
 def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
-    """Return the runs that ``LABEL=VALUE`` pairs ask for: any value of a label, all labels."""
+    """Return the runs that match ``LABEL=VALUE`` pairs: one value of each label given."""
     wanted: dict[str, list[str]] = {}
     for pair in only:
         label, separator, pattern = pair.partition("=")
@@ -143,7 +135,7 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
         known = suite.plans[0].labels
         if not separator or label not in known:
             raise UserError(
-                f"--only {pair} is not possible. Write LABEL=VALUE; labels: {', '.join(known)}."
+                f"invalid value '{pair}' for --only. Write LABEL=VALUE; labels: {', '.join(known)}."
             )
         if not any(fnmatchcase(value, pattern) for value in values):
             raise UserError(f"--only {pair} picks no run. {suggest(pattern, sorted(values))}")
@@ -159,7 +151,7 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
 
 
 def spell(labels: Mapping[str, Label]) -> str:
-    """Write labels as people type them."""
+    """Write labels as ``LABEL=VALUE`` pairs."""
     return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
@@ -178,7 +170,7 @@ def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
     small = dict(raw["small"]) if scale == "small" else {}
     picked = small.pop("axes", {})
     if not isinstance(picked, dict):
-        raise UserError(f"{path}: small.axes = {picked!r} is not a table.")
+        raise UserError(f"{path}: invalid value {picked!r} for small.axes: it must be a table.")
     axes = {name: _axis(path, name, axis) for name, axis in raw["axes"].items()}
     for name, axis in picked.items():
         if name not in axes:
@@ -188,7 +180,9 @@ def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
     skips = raw.get("skip", [])
     for skipped in skips:
         if not isinstance(skipped, dict) or not skipped.keys() <= axes.keys():
-            raise UserError(f"{path}: skip = {skipped!r} is not a table of labels.")
+            raise UserError(
+                f"{path}: invalid value {skipped!r} for skip: it must be a table of labels."
+            )
     plans = []
     for labels in itertools.product(*axes.values()):
         chosen = dict(zip(axes, labels, strict=True))
@@ -241,14 +235,16 @@ def _implied(name: str, label: Label) -> Settings:
 def _settings(path: Path, where: str, raw: Any) -> Settings:
     """Flatten a table of settings; an algorithm's own may be a table under its name."""
     if not isinstance(raw, dict):
-        raise UserError(f"{path}: {where} = {raw!r} is not a table of settings.")
+        raise UserError(
+            f"{path}: invalid value {raw!r} for {where}: it must be a table of settings."
+        )
     flat: Settings = {}
     for key, value in raw.items():
         inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
         flat |= {key: value} if inner is None else inner
     for key in flat:
         if key in GIVEN_BY_COMMAND:
-            raise UserError(f"{path}: {where}.{key} is given by the command, not by the suite.")
+            raise UserError(f"{path}: {where}.{key} is set by the command, not by a suite.")
         if "." not in key and key not in KEYS:
             raise UserError(f"{path}: unknown key '{where}.{key}'. {suggest(key, KEYS)}")
     return flat
@@ -257,24 +253,26 @@ def _settings(path: Path, where: str, raw: Any) -> Settings:
 def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
     path, labels = suite.path, list(raw["axes"])
     for metric in (suite.metric, *suite.also):
-        if metric not in METRICS:
-            known = suggest(str(metric), METRICS)
-            raise UserError(f"{path}: metric '{metric}' is not known. {known}")
+        if metric not in SUITE_METRICS:
+            known = suggest(str(metric), SUITE_METRICS)
+            raise UserError(f"{path}: unknown metric '{metric}'. {known}")
     for where, names in (("rows", [suite.rows]), ("columns", suite.columns)):
         for name in names:
             if name not in labels:
-                raise UserError(f"{path}: {where} names '{name}'. {suggest(str(name), labels)}")
+                raise UserError(
+                    f"{path}: '{name}' in {where} is not an axis. {suggest(str(name), labels)}"
+                )
     for name in labels:
         hidden = name not in (suite.rows, *suite.columns, "seed")
         if hidden and len({plan.labels[name] for plan in suite.plans}) > 1:
             raise UserError(
-                f"{path}: the axis '{name}' is in neither rows nor columns, so a table would mix "
-                f"its values up with seeds. Add it to columns."
+                f"{path}: the axis '{name}' is in neither rows nor columns, so a table would "
+                "average over it as over seeds. Add it to columns."
             )
     for source in suite.paper:
         if source not in sources():
             known = suggest(str(source), sources())
-            raise UserError(f"{path}: there are no numbers of '{source}'. {known}")
+            raise UserError(f"{path}: there are no paper numbers of '{source}'. {known}")
     key = "runs" if suite.scale == "paper" else "runs-small"
     if raw.get(key) != len(suite.plans):
         raise UserError(
@@ -283,6 +281,6 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
         )
 
 
-def _fits(number: Number, labels: Mapping[str, Label]) -> bool:
-    """Say whether a number belongs beside a run; labels the run does not have are the number's."""
+def _fits(number: PaperNumber, labels: Mapping[str, Label]) -> bool:
+    """Whether a number belongs to a run: they agree in the labels that both have."""
     return all(labels[name] == value for name, value in number.labels.items() if name in labels)

@@ -1,8 +1,8 @@
-"""What a suite comes to on this machine: every run's name and key, and the manifest of them all.
+"""The runs of a suite on this machine: their names and keys, and the manifest that lists them.
 
-A run's key is a hash of its resolved settings, without where it runs, and of the code that decides
-its results; its folder's name ends in the first digits. So a run that is done is never repeated,
-and one whose settings or code have changed is a new one.
+A run's key is a hash of its resolved settings (not of where it runs) and of the code that decides
+its results; its folder's name ends in the key's first digits. So a run that is done is never
+repeated, and one whose settings or code have changed is a new one.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunConfig
-from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError, kebab
-from fedsuite.records.writer import run_folder
+from fedsuite.metrics import METRICS
+from fedsuite.records.collection import PaperNumber
+from fedsuite.records.folder import RunFolder
 from fedsuite.suites.code_version import code_version
-from fedsuite.suites.definition import METRICS, Plan, Suite, spell
-from fedsuite.suites.paper_numbers import Label, Number
+from fedsuite.suites.definition import Label, Plan, Suite, spell
 from fedsuite.training.loop import RUNTIME_KEYS
 
-MANIFEST = "suite.json"
-DONE = ("finished", "target reached")
 DIGITS = 8
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run with its labels, its key and its settings, which say where it lives."""
+    """A run with its labels, its key and its settings, which name its folder."""
 
     labels: dict[str, Label]
     key: str
@@ -45,31 +43,35 @@ class Job:
         return self.config.run_name
 
     @property
+    def files(self) -> RunFolder:
+        """The run's folder, by its files."""
+        return RunFolder.of(self.config)
+
+    @property
     def folder(self) -> Path:
         """The run's folder."""
-        return run_folder(self.config)
+        return self.files.path
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended well."""
-        return ending(self.folder).get("status") in DONE
+        """Whether the run has ended as it should."""
+        return self.files.state.done
 
     @property
     def begun(self) -> bool:
-        """Whether there is something to go on with."""
-        return (self.folder / "config.json").exists()
+        """Whether there is a run to resume."""
+        return self.files.exists
 
 
 def plan_jobs(
     suite: Suite, chosen: Sequence[Plan], results: Path, data_root: str
 ) -> tuple[list[Job], list[Job]]:
-    """Return the chosen runs, and all that the manifest lists: those an earlier call began too.
+    """Return the chosen runs, and all that the manifest lists: those begun earlier too.
 
-    What can be refused is refused here; of the runs not chosen, those this version cannot run are
-    left out.
+    Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
-    mine, listed = [], []
+    selected, listed = [], []
     for plan in suite.plans:
         try:
             job = _job(suite, plan, settings)
@@ -77,23 +79,16 @@ def plan_jobs(
             if plan in chosen:
                 raise
             continue
-        mine += [job] if plan in chosen else []
+        selected += [job] if plan in chosen else []
         listed += [job] if plan in chosen or job.begun else []
     _refuse_twins(suite, listed)
-    return mine, listed
-
-
-def ending(folder: Path) -> dict[str, Any]:
-    """Return a run's summary; nothing where there is none or it is damaged."""
-    try:
-        return read_document(folder / "summary.json")
-    except (UserError, TypeError, ValueError):
-        return {}
+    return selected, listed
 
 
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
     """Return the document that tells a report what the runs beside it are."""
-    unit, better = METRICS[suite.metric]
+    metric = METRICS[suite.metric]
+    also = [METRICS[name] for name in suite.also]
     words = ["fedsuite", "suite", str(suite.path)]
     words += ["--scale", "small"] if suite.scale == "small" else []
     words += ["--data-root", data_root] if data_root else []
@@ -104,25 +99,25 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
         "note": suite.note,
         "scale": suite.scale,
         "metric": suite.metric,
-        "better": better,
-        "unit": unit,
-        "also": [{"metric": m, "better": METRICS[m][1], "unit": METRICS[m][0]} for m in suite.also],
+        "better": metric.better,
+        "unit": metric.unit,
+        "also": [{"metric": m.name, "better": m.better, "unit": m.unit} for m in also],
         "rows": suite.rows,
         "columns": suite.columns,
         "command": shlex.join(words),
         "planned": len(suite.plans),
         "runs": [{"name": job.name, "labels": job.labels, "key": job.key} for job in jobs],
-        "paper": [_printed(n) for n in numbers if n.metric == suite.metric],
+        "paper": [_document(n) for n in numbers if n.metric == suite.metric],
         "paper_also": [
-            {"metric": n.metric, **_printed(n)} for n in numbers if n.metric != suite.metric
+            {"metric": n.metric, **_document(n)} for n in numbers if n.metric != suite.metric
         ],
     }
 
 
 def run_key(config: RunConfig) -> str:
     """Return the hash of what decides a run's results."""
-    place = {kebab(name) for name in RUNTIME_KEYS}
-    settings = {key: value for key, value in sorted(config.flat().items()) if key not in place}
+    runtime = {kebab(name) for name in RUNTIME_KEYS}
+    settings = {key: value for key, value in sorted(config.flat().items()) if key not in runtime}
     text = json.dumps([settings, code_version(config.algo)])
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -154,7 +149,7 @@ def _refuse_twins(suite: Suite, jobs: Sequence[Job]) -> None:
         seen[job.name] = job
 
 
-def _printed(number: Number) -> dict[str, Any]:
+def _document(number: PaperNumber) -> dict[str, Any]:
     return {
         "labels": number.labels,
         "value": number.value,

@@ -1,4 +1,4 @@
-"""What a person sees of a suite: one live table, or a line per event where there is no terminal."""
+"""A suite in the terminal: one live table, or a line per event where there is no terminal."""
 
 from __future__ import annotations
 
@@ -9,90 +9,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from fedsuite.core.files import read_lines
+from fedsuite.records.folder import RunState
+from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, seconds_left
 from fedsuite.suites.definition import Suite
 from fedsuite.suites.jobs import Job
-from fedsuite.terminal.progress import clock, seconds_left
+from fedsuite.terminal.format import duration
 
-STYLES = {"running": "bold", "failed": "red", "done": "green", "waiting": "dim"}
-ORDER = ("failed", "running", "waiting", "done")
+DONE = "done"
+STYLES = {
+    RunState.FAILED: "red",
+    RunState.RUNNING: "bold",
+    RunState.WAITING: "dim",
+    DONE: "green",
+}
+ORDER = list(STYLES)
 
 
 @dataclass
-class Run:
-    """A run of the suite and how it stands; its rounds are read from its folder."""
+class SuiteRun:
+    """A run of the suite and its state; its rounds are read from its folder."""
 
     job: Job
-    state: str
+    state: RunState
     reason: str = ""
     before: bool = False
     started: float = 0.0
     seconds: float = 0.0
-    _size: int = -1
-    _history: list[dict[str, Any]] = field(default_factory=list)
+    _history: LiveHistory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.before = self.state == "done"
+        self.before = self.state.done
+        self._history = LiveHistory(self.job.files.history_file)
 
     def start(self) -> None:
-        """Note that the run goes on."""
-        self.state, self.started = "running", time.monotonic()
+        """Note that the run has started."""
+        self.state, self.started = RunState.RUNNING, time.monotonic()
 
     def end(self, reason: str) -> None:
         """Note that the run has ended, and why if it failed."""
-        self.state, self.reason = ("failed" if reason else "done"), reason
+        self.state, self.reason = (RunState.FAILED if reason else RunState.FINISHED), reason
         self.seconds = time.monotonic() - self.started
 
     @property
-    def history(self) -> list[dict[str, Any]]:
-        """The rounds recorded so far, read again only when there are more."""
-        path = self.job.folder / "history.jsonl"
-        size = path.stat().st_size if path.exists() else 0
-        if size != self._size:
-            self._size, self._history = size, read_lines(path)
-        return self._history
+    def label(self) -> str:
+        """The state in a word; ``done`` however the run was finished."""
+        return DONE if self.state.done else self.state.value
 
     @property
-    def round(self) -> str:
-        """The last round of how many."""
-        last = self.history[-1]["round"] if self.history else 0
-        return f"{last}/{self.job.config.num_rounds}"
+    def ended(self) -> bool:
+        """Whether the run has ended, well or not."""
+        return self.state.done or self.state is RunState.FAILED
 
     @property
-    def accuracy(self) -> str:
-        """The last score: of the global model, else the clients' own."""
-        for name in ("accuracy", "personal_accuracy"):
-            scores = [row[name] for row in self.history if row.get(name) is not None]
-            if scores:
-                return f"{scores[-1]:.4f}"
-        return ""
-
-    @property
-    def left(self) -> str:
-        """The time a running run still needs."""
-        left = seconds_left(self.history, self.job.config.num_rounds) if self.history else None
-        return clock(left) if self.state == "running" and left is not None else ""
+    def history(self) -> Sequence[Row]:
+        """The rounds recorded so far."""
+        self._history.update()
+        return self._history.rows
 
 
-class View:
-    """Shows the runs of a suite while they go on."""
+class LiveTable:
+    """Shows the runs of a suite while they run."""
 
-    def __init__(self, console: Console, suite: Suite, runs: Sequence[Run]) -> None:
+    def __init__(self, console: Console, suite: Suite, runs: Sequence[SuiteRun]) -> None:
         self.console, self.runs = console, runs
         small = suite.scale == "small"
         self.title = suite.title + (" (small scale, not the paper's setting)" if small else "")
         self._scale = "small scale: " if small else ""
-        self._said = {run.job.name: run.state for run in runs}
+        self._printed = {run.job.name: run.state for run in runs}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> LiveTable:
         done = sum(run.before for run in self.runs)
         self._print(f"{self.title}: {len(self.runs)} runs, {done} of them done before")
         if self._live:
@@ -109,50 +101,67 @@ class View:
             self._live.stop()
 
     def update(self) -> None:
-        """Show how the runs stand now."""
+        """Show the runs as they are now."""
         if self._live:
             self._live.update(self._table(self.console.height - 5), refresh=True)
             return
-        ended = sum(run.state in ("done", "failed") for run in self.runs)
+        ended = sum(run.ended for run in self.runs)
         for run in self.runs:
-            if self._said[run.job.name] != run.state:
-                self._said[run.job.name] = run.state
-                self._print(f"[{ended}/{len(self.runs)}] {run.job.name}  {_news(run)}")
+            if self._printed[run.job.name] != run.state:
+                self._printed[run.job.name] = run.state
+                self._print(f"[{ended}/{len(self.runs)}] {run.job.name}  {_event(run)}")
 
     def conclude(self, folder: Path) -> None:
-        """Say what it comes to."""
-        counts = Counter(run.state for run in self.runs)
-        self._print(f"{self.title}: {counts['done']} done, {counts['failed']} failed, in {folder}")
+        """Print how many runs are done, and which failed."""
+        done, failed = (sum(run.label == label for run in self.runs) for label in (DONE, "failed"))
+        self._print(f"{self.title}: {done} done, {failed} failed, in {folder}")
         for run in self.runs:
-            if run.state == "failed":
+            if run.state is RunState.FAILED:
                 self._print(f"failed: {run.job.name}: {run.reason} (see {run.job.folder})")
-        if counts["done"]:
-            self._print(f"the table as a page: fedsuite report {shlex.quote(str(folder))}")
+        if done:
+            self._print(f"make a report with: fedsuite report {shlex.quote(str(folder))}")
 
     def _table(self, height: int) -> Table:
         """Return the runs that matter most now, as many as there is room for."""
-        counts = Counter(run.state for run in self.runs)
-        sums = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+        counts = Counter(run.label for run in self.runs)
+        sums = ", ".join(f"{counts[label]} {label}" for label in ORDER if counts[label])
         table = Table(box=None, padding=(0, 2, 0, 0), caption=self._scale + sums)
         table.caption_justify = "left"
         for heading in ("run", "state", "round", "accuracy", "time left"):
             table.add_column(heading)
-        ranked = sorted(self.runs, key=lambda run: ORDER.index(run.state))
+        ranked = sorted(self.runs, key=lambda run: ORDER.index(run.label))
         for run in ranked[: max(height, 1)]:
-            style = STYLES[run.state]
-            state = run.state + (" before" if run.before else "")
-            table.add_row(
-                escape(run.job.name), state, run.round, run.accuracy, run.left, style=style
-            )
+            history = run.history
+            cells = [_round(run, history), _score(history), _time_left(run, history)]
+            state = run.label + (" before" if run.before else "")
+            table.add_row(escape(run.job.name), state, *cells, style=STYLES[run.label])
         return table
 
     def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _news(run: Run) -> str:
-    if run.state == "done":
-        return f"done: round {run.round}, accuracy {run.accuracy}, {clock(run.seconds)}"
-    if run.state == "failed":
+def _event(run: SuiteRun) -> str:
+    """Describe what happened to a run."""
+    history = run.history
+    if run.state.done:
+        score, took = _score(history), duration(run.seconds)
+        return f"done: round {_round(run, history)}, accuracy {score}, {took}"
+    if run.state is RunState.FAILED:
         return f"failed: {run.reason}"
-    return f"goes on after round {run.round}" if run.history else "started"
+    return f"resumed after round {_round(run, history)}" if history else "started"
+
+
+def _round(run: SuiteRun, history: Sequence[Row]) -> str:
+    return f"{last_round(history)}/{run.job.config.num_rounds}"
+
+
+def _score(history: Sequence[Row]) -> str:
+    """Write the last accuracy: of the global model, else the clients' own."""
+    found = score_curve(history)
+    return found[0].as_recorded(found[1][-1][1]) if found else ""
+
+
+def _time_left(run: SuiteRun, history: Sequence[Row]) -> str:
+    left = seconds_left(history, run.job.config.num_rounds)
+    return duration(left) if run.state is RunState.RUNNING and left is not None else ""

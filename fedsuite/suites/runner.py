@@ -22,11 +22,10 @@ from rich.console import Console
 from fedsuite.core.files import locked, read_document, write_json
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import end_with_parent
-from fedsuite.records.reader import OUTPUT
-from fedsuite.records.writer import make_folder
+from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
-from fedsuite.suites.jobs import DONE, MANIFEST, Job, ending, manifest, plan_jobs
-from fedsuite.suites.live_table import Run, View
+from fedsuite.suites.jobs import Job, manifest, plan_jobs
+from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 20.0
@@ -56,17 +55,19 @@ def run_suite(
         f"The suite in {folder} is being run by another process. Wait for it to end, stop it, or "
         "choose another --results-dir."
     )
-    with locked(folder / ".lock", busy):
-        write_json(folder / MANIFEST, manifest(suite, listed, data_root))
+    with locked(SuiteFolder(folder).lock_file, busy):
+        write_json(SuiteFolder(folder).manifest_file, manifest(suite, listed, data_root))
         finished = _finished_elsewhere(folder)
         for job in mine:
             if job.key in finished and not job.begun:
                 _copy(finished[job.key], job.folder)
-        runs = [Run(job, "done" if job.done else "waiting") for job in mine]
-        with View(console, suite, runs) as view:
+        states = [job.files.state for job in mine]
+        states = [state if state.done else RunState.WAITING for state in states]
+        runs = [SuiteRun(job, state) for job, state in zip(mine, states, strict=True)]
+        with LiveTable(console, suite, runs) as view:
             _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
         view.conclude(folder)
-    return 1 if any(run.state == "failed" for run in runs) else 0
+    return 1 if any(run.state is RunState.FAILED for run in runs) else 0
 
 
 class ProcessGroup:
@@ -77,14 +78,14 @@ class ProcessGroup:
         self.nodes = 1 if engine == "inline" else max(1, cores() // width)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, run: Run) -> None:
+    def start(self, run: SuiteRun) -> None:
         """Start a run, or go on with it where it stopped."""
         make_folder(run.job.folder)
         run.start()
-        with (run.job.folder / OUTPUT).open("ab") as output:
+        with run.job.files.console_file.open("ab") as output:
             self._children[run.job.name] = self._spawn(run.job, output)
 
-    def look(self, run: Run) -> None:
+    def look(self, run: SuiteRun) -> None:
         """Note that a run has ended, and how."""
         status = self._children[run.job.name].poll()
         if status is None:
@@ -125,9 +126,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _work(runs: Sequence[Run], crew: ProcessGroup, view: View) -> None:
-    waiting = [run for run in runs if run.state == "waiting"]
-    running: list[Run] = []
+def _work(runs: Sequence[SuiteRun], crew: ProcessGroup, view: LiveTable) -> None:
+    waiting = [run for run in runs if run.state is RunState.WAITING]
+    running: list[SuiteRun] = []
     try:
         while waiting or running:
             while waiting and len(running) < crew.width:
@@ -137,7 +138,7 @@ def _work(runs: Sequence[Run], crew: ProcessGroup, view: View) -> None:
             time.sleep(POLL_SECONDS)
             for run in running:
                 crew.look(run)
-            running = [run for run in running if run.state == "running"]
+            running = [run for run in running if run.state is RunState.RUNNING]
         view.update()
     finally:
         crew.stop()
@@ -177,9 +178,8 @@ def _prepare() -> None:
 
 def _reason(job: Job, status: int) -> str:
     """Return the line that says why a run failed."""
-    recorded = str(ending(job.folder).get("reason") or "")
-    said = (job.folder / OUTPUT).read_text(errors="replace")
-    lines = [line for line in (recorded or said).splitlines() if line.strip()]
+    said = job.files.reason or job.files.console_file.read_text(errors="replace")
+    lines = [line for line in said.splitlines() if line.strip()]
     if status < 0:
         return f"ended by signal {-status}"
     return lines[-1].strip() if lines else f"ended with status {status}"
@@ -188,10 +188,9 @@ def _reason(job: Job, status: int) -> str:
 def _finished_elsewhere(folder: Path) -> dict[str, Path]:
     """Return the finished runs of the suites beside this one, by key."""
     found: dict[str, Path] = {}
-    for path in folder.parent.glob(f"*/{MANIFEST}"):
-        if path.parent != folder:
-            found |= _listed(path)
-    return {key: place for key, place in found.items() if ending(place).get("status") in DONE}
+    for suite in SuiteFolder(folder).others():
+        found |= _listed(suite.manifest_file)
+    return {key: place for key, place in found.items() if RunFolder(place).state.done}
 
 
 def _listed(manifest: Path) -> dict[str, Path]:

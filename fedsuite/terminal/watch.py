@@ -1,8 +1,9 @@
-"""A running run seen from its files alone, whatever engine makes it."""
+"""A run in progress, seen from its files alone, whatever engine runs it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,55 +13,54 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedsuite.records.reader import Run, read_run
-from fedsuite.terminal.braille import line_plot
-from fedsuite.terminal.progress import clock, seconds_left, show
+from fedsuite.metrics import find
+from fedsuite.records.folder import RunState
+from fedsuite.records.history import seconds_left
+from fedsuite.records.reader import Run, RunReader, is_number
+from fedsuite.terminal.format import duration, size
+from fedsuite.terminal.show import score_plot, show, state_colour
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 3.0
 NOTES = 3
+FAILURES = 5
 SKIPPED = ("round", "note")
 
 
 def watch(folder: Path, console: Console, once: bool = False) -> int:
-    """Show a run until it ends; return 0 if it ran, or still runs, well."""
+    """Show a run until it ends; return 0 if it finished, or is running."""
+    reader = RunReader(folder)
+    run = reader.read()
     if once:
-        run = read_run(folder)
-        console.print(view(run, console.width))
-        return 0 if run.done or run.state == "running" else 1
+        console.print(overview(run, console.width))
+        return 0 if run.done or run.state is RunState.RUNNING else 1
     with Live(console=console, auto_refresh=False) as live:
-        run, quiet_since = read_run(folder), time.monotonic()
+        quiet_since = time.monotonic()
         while True:
-            live.update(view(run, console.width), refresh=True)
-            if run.state == "running":
+            live.update(overview(run, console.width), refresh=True)
+            if run.state is RunState.RUNNING:
                 quiet_since = time.monotonic()
             elif run.summary or time.monotonic() - quiet_since > GRACE_SECONDS:
                 break
             time.sleep(POLL_SECONDS)
-            run = read_run(folder)
-    if run.state == "broken":
+            run = reader.read()
+    if run.state is RunState.BROKEN:
         return 1
-    show(folder, console)
+    show(run, console)
     return 0 if run.done else 1
 
 
-def view(run: Run, width: int) -> RenderableType:
-    """Return a run at a glance: how far, how good, who failed, what was noted."""
+def overview(run: Run, width: int) -> RenderableType:
+    """Return a run at a glance: progress, accuracy, failed clients and notes."""
     if not run.config:
         return Text(f"{run.name}: {run.state}, {run.note}")
-    done, rounds = (run.history[-1]["round"] if run.history else 0), run.config["num-rounds"]
     what = f"{run.config['algo']} on {run.config['dataset']}, {run.meta.get('engine', '?')} engine"
-    parts: list[RenderableType] = [
-        Text.assemble((run.name, "bold"), f"  {what}  ", (run.state, _colour(run))),
-        _progress(run, done, rounds),
-    ]
-    for field, name in (("accuracy", "accuracy"), ("personal_accuracy", "personal accuracy")):
-        curve = run.curve(field)
-        if len(curve) > 1:
-            xs, ys = zip(*curve, strict=True)
-            size = max(20, min(70, width - 12))
-            parts.append(Text(line_plot(xs, ys, width=size, x_label=f"{name} by round")))
-            break
+    state = (str(run.state), state_colour(run.state))
+    title = Text.assemble((run.name, "bold"), f"  {what}  ", state)
+    parts: list[RenderableType] = [title, _progress(run, run.config["num-rounds"])]
+    plot = score_plot(run.history, width)
+    if plot:
+        parts.append(Text(plot))
     if run.history:
         parts.append(_numbers(run.history[-1]))
     parts += [Text(text, style="red") for text in _failures(run)]
@@ -71,39 +71,42 @@ def view(run: Run, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _colour(run: Run) -> str:
-    return "green" if run.done else "cyan" if run.state == "running" else "red"
-
-
-def _progress(run: Run, done: int, rounds: int) -> Table:
-    left = seconds_left(run.history, rounds) if run.history and run.state == "running" else None
+def _progress(run: Run, rounds: int) -> Table:
+    left = seconds_left(run.history, rounds) if run.state is RunState.RUNNING else None
     line = Table.grid(padding=(0, 2, 0, 0))
-    said = f"{done}/{rounds} rounds" + (f", {clock(left)} left" if left is not None else "")
-    line.add_row(ProgressBar(total=rounds, completed=done, width=40), said)
+    count = f"{run.last_round}/{rounds} rounds"
+    text = count + (f", {duration(left)} left" if left is not None else "")
+    line.add_row(ProgressBar(total=rounds, completed=run.last_round, width=40), text)
     return line
 
 
-def _numbers(row: Any) -> Table:
+def _numbers(row: Mapping[str, Any]) -> Table:
     """Lay the last round's numbers out in three columns."""
     table = Table.grid(padding=(0, 3, 0, 0))
-    words = [
-        f"{key.replace('_', ' ')} {value:,.4g}"
-        for key, value in row.items()
-        if key not in SKIPPED and isinstance(value, int | float)
+    texts = [
+        _number(name, value)
+        for name, value in row.items()
+        if name not in SKIPPED and is_number(value)
     ]
-    for start in range(0, len(words), 3):
-        table.add_row(*words[start : start + 3])
+    for start in range(0, len(texts), 3):
+        table.add_row(*texts[start : start + 3])
     return table
+
+
+def _number(name: str, value: float) -> str:
+    metric = find(name)
+    if metric.unit == "bytes":
+        return f"{metric.title} {size(value)}"
+    return f"{metric.title} {value:,.4g}{' s' if metric.unit == 's' else ''}"
 
 
 def _failures(run: Run) -> list[str]:
     """Name the clients left out of the last round, and why."""
     if not run.history or not run.history[-1].get("failed"):
         return []
-    last = run.history[-1]["round"]
     return [
-        f"client {row['client']} left out ({row['phase']}): "
+        f"client {row['client']} left out ({row.get('phase', '?')}): "
         + str(row.get("reason", "")).strip().rpartition("\n")[2]
         for row in run.clients()
-        if row["round"] == last and row.get("status") == "failed"
-    ][:5]
+        if row["round"] == run.last_round and row.get("status") == "failed"
+    ][:FAILURES]

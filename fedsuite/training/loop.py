@@ -21,20 +21,14 @@ from torch import nn
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
-from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
 from fedsuite.core.vector import FlatModel, Vector, best_device, to_numpy
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedsuite.records.folder import RunFolder, RunState, default_name
+from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
-from fedsuite.records.writer import (
-    META,
-    RunRecord,
-    default_name,
-    provenance,
-    read_config,
-    run_folder,
-)
+from fedsuite.records.writer import RunRecord
 from fedsuite.training.tracking import check_tracking, open_tracker
 from strategies.base import RoundRecord, RunInfo
 from tasks.evaluation import evaluate, mean_probabilities
@@ -47,7 +41,7 @@ RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout
 
 
 class RunFailed(Exception):
-    """The run cannot go on; the message carries the client's traceback if there is one."""
+    """The run cannot continue; the message carries the client's traceback if there is one."""
 
 
 def run(config: RunConfig, grid: Grid, engine: str) -> Path:
@@ -56,8 +50,9 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         config = dataclasses.replace(config, run_name=default_name(config))
     if config.resume:
         config = resumed_config(config)
-    checkpoint = load_checkpoint(run_folder(config)) if config.resume else None
-    setup = set_up(config, grid, run_folder(config), checkpoint)
+    folder = RunFolder.of(config).path
+    checkpoint = load_checkpoint(folder) if config.resume else None
+    setup = set_up(config, grid, folder, checkpoint)
     config = setup.config
     module = _build(config, setup.task)
     record = _open_record(setup, engine, checkpoint)
@@ -66,7 +61,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()
     except BaseException as error:
-        status = "failed" if isinstance(error, Exception) else "interrupted"
+        status = RunState.FAILED if isinstance(error, Exception) else RunState.INTERRUPTED
         record.finish(summarise(config, record.history(), [], status, traceback.format_exc()))
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
@@ -86,15 +81,15 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
 
 
 def resumed_config(config: RunConfig) -> RunConfig:
-    """Return the recorded settings of the run to go on with; only where it runs may change."""
-    folder = run_folder(config)
-    if not (folder / "config.json").exists():
+    """Return the recorded settings of the run to resume; only where it runs may change."""
+    folder = RunFolder.of(config)
+    if not folder.exists:
         raise UserError(
-            f"There is nothing to resume in {folder}: the run had not written its settings. "
+            f"There is nothing to resume in {folder.path}: the run had not written its settings. "
             "Start it again without resume."
         )
     kept = {name: getattr(config, name) for name in RUNTIME_KEYS}
-    return dataclasses.replace(read_config(folder), **kept)
+    return dataclasses.replace(folder.read_config(), **kept)
 
 
 class TrainingLoop:
@@ -130,17 +125,17 @@ class TrainingLoop:
             config.tracking, record.folder, -1 if self.fresh else self.round
         )
 
-    def train(self) -> str:
+    def train(self) -> RunState:
         """Run the rounds that are left; return how it ended."""
         self.strategy.summary()
         started = time.perf_counter()
         self.nodes.meet(self.grid)
         if self.fresh:
             self._close_round(RoundRecord(), started)
-        status = "finished"
+        status = RunState.FINISHED
         while self.round < self.config.num_rounds:
             if self._target_reached():
-                status = "target reached"
+                status = RunState.TARGET_REACHED
                 break
             self.round += 1
             self._one_round()
@@ -291,14 +286,14 @@ def _open_record(setup: RunSetup, engine: str, checkpoint: Checkpoint | None) ->
         record = RunRecord.create(config, provenance(config, engine, split))
         setup.nodes.save(record.folder)
         return record
-    folder = run_folder(config)
-    recorded = read_document(folder / "config.json")[META]["split-fingerprint"]
+    folder = RunFolder.of(config)
+    recorded = folder.read_provenance()["split-fingerprint"]
     if recorded != split:
         raise UserError(
-            f"The run in {folder} was divided as {recorded}, but the data here divides as "
-            f"{split}: the data or a library has changed. Start a new run."
+            f"The run in {folder.path} has the split {recorded}, but the data here gives the "
+            f"split {split}: the data or a library has changed. Start a new run."
         )
-    return RunRecord.reopen(folder, checkpoint.round if checkpoint is not None else -1)
+    return RunRecord.reopen(folder.path, checkpoint.round if checkpoint is not None else -1)
 
 
 def _test_rows(config: RunConfig, task: Task) -> np.ndarray:

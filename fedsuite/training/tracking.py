@@ -1,4 +1,4 @@
-"""A second copy of the rounds for other tools: TensorBoard event files, where asked for."""
+"""Rounds for other tools: TensorBoard's event files, if the run asks for them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.core.settings import UserError
-
-FOLDER = "tensorboard"
+from fedsuite.records.folder import RunFolder
 
 
 class Tracker:
-    """Keeps nothing: the run's own record is enough."""
+    """Records nothing beside the run's own record."""
 
     def add_round(self, row: Mapping[str, Any]) -> None:
-        """Take note of a round."""
+        """Record a round."""
 
 
 class TensorBoard(Tracker):
@@ -25,10 +24,9 @@ class TensorBoard(Tracker):
     def __init__(self, folder: Path, last_round: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        again = (folder / FOLDER).is_dir()
-        self._writer = SummaryWriter(
-            str(folder / FOLDER), purge_step=last_round + 1 if again else None
-        )
+        events = RunFolder(folder).tensorboard
+        again = events.is_dir()
+        self._writer = SummaryWriter(str(events), purge_step=last_round + 1 if again else None)
 
     def add_round(self, row: Mapping[str, Any]) -> None:
         """Write a round's numbers; on disk before this returns."""
@@ -39,14 +37,14 @@ class TensorBoard(Tracker):
 
 
 def check_tracking(kind: str) -> None:
-    """Refuse a tool that is not installed."""
+    """Refuse a tracker whose package is not installed."""
     if kind == "tensorboard" and find_spec("tensorboard") is None:
         raise UserError(
-            "tracking = tensorboard needs the package tensorboard, which is not installed. "
-            "`pip install 'fedsuite[tensorboard]'` brings it; tracking=none goes without."
+            "invalid value 'tensorboard' for tracking: the package tensorboard is not installed. "
+            "Install it with `pip install 'fedsuite[tensorboard]'`, or set tracking=none."
         )
 
 
 def open_tracker(kind: str, folder: Path, last_round: int) -> Tracker:
-    """Return the tracker of a run that goes on after ``last_round``."""
+    """Return the tracker of a run that continues after ``last_round``."""
     return TensorBoard(folder, last_round) if kind == "tensorboard" else Tracker()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedsuite.config import parse
+from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import summarise
-from fedsuite.records.writer import RunRecord, provenance
+from fedsuite.records.writer import RunRecord
 from tasks.task import open_task
 
 OWN = {
@@ -89,3 +92,38 @@ def write_suite(folder: Path, scale: str = "small") -> Path:
     }
     (folder / "suite.json").write_text(json.dumps(manifest))
     return folder
+
+
+class CountingFile:
+    """A file that notes how much is read of it."""
+
+    def __init__(self, file: Any, sizes: list[int]) -> None:
+        self.file, self.sizes = file, sizes
+
+    def __enter__(self) -> CountingFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def read(self, *size: int) -> Any:
+        content = self.file.read(*size)
+        self.sizes.append(len(content))
+        return content
+
+
+def count_bytes_read(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
+    """Count the bytes read from now on of files of this name."""
+    sizes: list[int] = []
+    plain_open = Path.open
+
+    def counted(path: Path, *rest: Any, **options: Any) -> Any:
+        file = plain_open(path, *rest, **options)
+        reads = "r" in (rest[0] if rest else options.get("mode", "r"))
+        return CountingFile(file, sizes) if path.name == name and reads else file
+
+    monkeypatch.setattr(Path, "open", counted)
+    return lambda: sum(sizes)

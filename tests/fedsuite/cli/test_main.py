@@ -10,7 +10,7 @@ import pytest
 from fedsuite.cli.main import main, read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
-from fedsuite.records.writer import resume_command
+from fedsuite.records.folder import RunFolder
 
 SMALL = ["num-clients=3", "num-rounds=2", "model=mlp"]
 
@@ -139,8 +139,9 @@ def test_a_results_folder_that_cannot_be_made_is_a_sentence(
 
 
 def test_how_to_resume_is_said_from_where_the_user_stands(tmp_path: Path) -> None:
-    assert resume_command(Path("runs/mine").absolute()) == "fedsuite resume mine"
-    assert resume_command(tmp_path / "far" / "mine") == f"fedsuite resume {tmp_path / 'far/mine'}"
+    assert RunFolder(Path("runs/mine").absolute()).resume_command == "fedsuite resume mine"
+    far = tmp_path / "far" / "mine"
+    assert RunFolder(far).resume_command == f"fedsuite resume {far}"
 
 
 def test_an_unknown_option_is_refused() -> None:

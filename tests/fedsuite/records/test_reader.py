@@ -10,7 +10,8 @@ from run_folders import write_run, write_suite
 
 from fedsuite.config import parse
 from fedsuite.core.settings import UserError
-from fedsuite.records.reader import open_collection, read_run
+from fedsuite.records.collection import open_collection
+from fedsuite.records.reader import read_run
 from fedsuite.records.writer import RunRecord
 
 
@@ -91,7 +92,7 @@ def test_a_broken_manifest_is_a_sentence(tmp_path: Path, text: str) -> None:
 
 def test_suites_beside_runs_are_left_out_and_named(tmp_path: Path) -> None:
     write_suite(tmp_path / "demo")
-    with pytest.raises(UserError, match="holds no runs but suites: demo"):
+    with pytest.raises(UserError, match="has no runs but suites: demo"):
         open_collection(str(tmp_path))
     write_run(tmp_path, "alone", "fedavg", [0.1, 0.5])
     collection = open_collection(str(tmp_path))

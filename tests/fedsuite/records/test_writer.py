@@ -13,9 +13,10 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_lines, write_atomically
 from fedsuite.core.settings import UserError
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedsuite.records.folder import find_run
+from fedsuite.records.history import seconds_left
 from fedsuite.records.summary import detection_rates, rounds_to_target, smoothness, summarise
-from fedsuite.records.writer import RunRecord, find_run
-from fedsuite.terminal.progress import seconds_left
+from fedsuite.records.writer import RunRecord
 
 
 def make(tmp_path: Path) -> RunRecord:
@@ -80,7 +81,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
 
 
 def test_an_unknown_run_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no runs"):
+    with pytest.raises(UserError, match="has no runs"):
         find_run("x", str(tmp_path))
     make(tmp_path / "runs").close()
     with pytest.raises(UserError, match=r"no run 'rr'.*Did you mean 'r'"):

@@ -15,16 +15,18 @@ from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
-from fedsuite.records.reader import Run, open_collection
+from fedsuite.records.collection import open_collection
+from fedsuite.records.folder import RunState
+from fedsuite.records.reader import Run
 from fedsuite.records.writer import RunRecord
 from fedsuite.report import html, markdown
 from fedsuite.report.build import make_report
 from fedsuite.report.curves import mean_curve
-from fedsuite.report.document import Document, Section, Table, Text
-from fedsuite.report.means import own_means
+from fedsuite.report.diagnostic_tables import mean_tables
+from fedsuite.report.document import Document, Paragraph, ReportTable, Section
+from fedsuite.report.label_distribution import label_distribution
 from fedsuite.report.results import results_table
-from fedsuite.report.split import label_split
-from fedsuite.report.style import FIXED, styles
+from fedsuite.report.style import FIXED, styles_for
 
 
 def test_the_table_by_hand(report: Path) -> None:
@@ -82,7 +84,7 @@ def test_coefficients_of_groups_by_hand(tmp_path: Path) -> None:
     manifest = {"name": "mine", "rows": "algo", "columns": ["dataset"], "runs": entries}
     manifest["paper_also"] = [number | {"std": 0.09, "source": "Table II"}]
     (tmp_path / "mine" / "suite.json").write_text(json.dumps(manifest))
-    (table,) = own_means(open_collection(str(tmp_path / "mine")))
+    (table,) = mean_tables(open_collection(str(tmp_path / "mine")))
     assert [list(row) for row in table.rows] == [
         ["taco", "A", "0.15 ± 0.07", "0.18 ± 0.09", "-0.03"],
         ["taco", "B", "0.35 ± 0.07", "–", "–"],
@@ -98,33 +100,33 @@ def test_couplings_are_those_of_the_later_half(tmp_path: Path) -> None:
     for row, coupling in zip(rows, (None, 0.9, 0.9, 0.3, 0.5), strict=True):
         row |= {"reliability_coupling": coupling}
     (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (table,) = own_means(open_collection(str(folder)))
+    (table,) = mean_tables(open_collection(str(folder)))
     assert list(table.rows[0]) == ["fedbac", "reliability and accuracy", "0.40"]
 
 
 def test_words_line_up_on_the_left_and_numbers_on_the_right() -> None:
     cells = [["taco", "1.50 ± 0.2", "–", "+3.0", "A", "none of 2"], ["x", "", "-2", "7", "9", "1"]]
-    table = Table(list("abcdef"), cells)
-    assert table.in_words == [True, False, False, False, True, False]
+    table = ReportTable(list("abcdef"), cells)
+    assert table.left_aligned == [True, False, False, False, True, False]
     assert "| --- | ---: | ---: | ---: | --- | ---: |" in markdown.table(table)
     page = html.render(Document("t", "", [Section("s", [table])]), {})
     assert '<td class="left">A</td>' in page and "<td>7</td>" in page
-    assert Table(["a", "b"], []).in_words == [True, False]
+    assert ReportTable(["a", "b"], []).left_aligned == [True, False]
 
 
 def test_all_sections_are_filled(report: Path) -> None:
     text = (report / "report.md").read_text()
     parts = re.split(r"\n## ", text)[1:]
     assert len(parts) == 10
-    for name in ("by round", "compute time", "each client", "methods saw", "which labels"):
+    for name in ("by round", "compute time", "per client", "Diagnostics", "Label"):
         part = next(p for p in parts if name in p.splitlines()[0])
         assert "![" in part, name
-    saw = next(p for p in parts if p.startswith("What the methods saw"))
+    saw = next(p for p in parts if p.startswith("Diagnostics of the methods"))
     for view in ("coefficients", "expelled", "concentration", "judged biased", "direction"):
         assert view in saw
     for view in ("reliability", "coupling with accuracy", "weight by discrepancy"):
         assert view in saw
-    assert "Nothing of their own beyond weights: fedavg, fedprox." in saw
+    assert "No diagnostics of their own: fedavg, fedprox." in saw
     assert "fedsuite suite demo.toml --scale small" in text and "Seeds: 1, 2." in text
     assert "60 % | 2 of 2 | 2.0 ± 0.0 | 0.50 ± 0.00 |" in text
 
@@ -181,7 +183,7 @@ def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     record.close()
     states = "1 broken, 1 empty, 1 failed, 1 finished, 1 not finished, 1 running"
     assert f"6 runs: {states}." in text and f"0 of {live.num_rounds} rounds" in text
-    assert "no room left" in text and "holds nothing" in text and "not valid JSON" in text
+    assert "no room left" in text and "the folder is empty" in text and "not valid JSON" in text
     assert "| fedavg | **50.00** |" in text and "| taco | – |" in text
     assert "taco (not finished)" in (tmp_path / "out" / "index.html").read_text()
 
@@ -191,13 +193,13 @@ def test_nothing_but_broken_runs(tmp_path: Path) -> None:
     make_report(str(tmp_path / "runs"), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     for sentence in (
-        "No finished run has a final accuracy yet.",
+        "No finished run has a value of final accuracy yet.",
         "No run has recorded accuracies yet.",
         "No target was set",
-        "No run scored clients",
+        "No run has accuracies per client",
         "No run has recorded a round yet.",
         "no split to draw",
-        "No finished run has counted its bytes yet.",
+        "No finished run has recorded its communication yet.",
         "No run's settings can be read.",
     ):
         assert sentence in text
@@ -208,14 +210,14 @@ def test_a_split_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
     config = folder / "config.json"
     away = tmp_path / "away"
     config.write_text(config.read_text().replace('"data-root": ""', f'"data-root": "{away}"'))
-    (said,) = label_split(open_collection(str(folder)))
-    assert isinstance(said, Text) and "the split cannot be made again here" in said.text
+    (said,) = label_distribution(open_collection(str(folder)))
+    assert isinstance(said, Paragraph) and "the split cannot be reconstructed here" in said.text
     config.write_text(config.read_text().replace(f'"data-root": "{away}"', '"data-root": ""'))
     mark = re.search(r'"split-fingerprint": "(.+?)"', config.read_text())
     assert mark is not None
     config.write_text(config.read_text().replace(mark[1], "changed"))
-    (said,) = label_split(open_collection(str(folder)))
-    assert isinstance(said, Text) and "divided as changed" in said.text
+    (said,) = label_distribution(open_collection(str(folder)))
+    assert isinstance(said, Paragraph) and "the run's was changed" in said.text
 
 
 def test_a_mean_curve_by_hand() -> None:
@@ -231,18 +233,18 @@ def test_a_mean_curve_by_hand() -> None:
 def test_a_method_always_looks_the_same() -> None:
     looks = {(style.colour, style.line) for style in FIXED.values()}
     assert len(looks) == len(FIXED)
-    assert styles(["taco", "mine"])["taco"] == styles(["fedavg", "taco"])["taco"]
-    assert styles(["taco (kappa=0.7)", "fedavg"])["taco (kappa=0.7)"] == FIXED["taco"]
-    assert len({style.colour for style in styles("abcdefg").values()}) == 7
-    many = styles([f"method {n}" for n in range(25)])
+    assert styles_for(["taco", "mine"])["taco"] == styles_for(["fedavg", "taco"])["taco"]
+    assert styles_for(["taco (kappa=0.7)", "fedavg"])["taco (kappa=0.7)"] == FIXED["taco"]
+    assert len({style.colour for style in styles_for("abcdefg").values()}) == 7
+    many = styles_for([f"method {n}" for n in range(25)])
     assert len({(style.colour, style.line) for style in many.values()}) == 25
 
 
 def test_a_missing_run_leaves_the_paper_standing(suite: Path) -> None:
     collection = open_collection(str(suite))
-    absent = [Run(r.folder, "not started", labels=r.labels) for r in collection.runs]
+    absent = [Run(r.folder, RunState.NOT_STARTED, labels=r.labels) for r in collection.runs]
     kept = [a if "taco" in a.name else r for a, r in zip(absent, collection.runs, strict=True)]
     table = results_table(dataclasses.replace(collection, runs=kept), "final_accuracy", "higher")
-    assert isinstance(table, Table)
+    assert isinstance(table, ReportTable)
     row = next(row for row in table.rows if row[0] == "taco")
     assert list(row) == ["taco", "–", "60.00 ± 0.50", "–"]

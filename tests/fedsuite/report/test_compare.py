@@ -11,10 +11,11 @@ from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
+from fedsuite.records.reader import read_run
 from fedsuite.report.compare import compare, compare_column, gather, verdict
-from fedsuite.report.spread import deviation, paired_difference
-from fedsuite.terminal.braille import lines_plot
-from fedsuite.terminal.progress import show
+from fedsuite.report.statistics import deviation, paired_difference
+from fedsuite.terminal.braille import plot_curves
+from fedsuite.terminal.show import show
 
 
 def test_an_interval_by_hand() -> None:
@@ -33,7 +34,7 @@ def test_words() -> None:
     assert "may be noise" in verdict(paired_difference([1.0, -1.0]))
     assert verdict(paired_difference([0.0, 0.0])) == "the same"
     assert verdict(paired_difference([2.0, 2.1, 2.2])) == "better, beyond noise"
-    assert verdict(paired_difference([2.0, 2.1, 2.2]), -1.0) == "worse, beyond noise"
+    assert verdict(paired_difference([2.0, 2.1, 2.2]), "lower") == "worse, beyond noise"
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_less_is_better_for_losses(runs: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(runs)], "runs", console, metric="final_loss", against="taco")
     text = console.export_text()
-    assert "less taco" in text and "worse, beyond noise" in text
+    assert "difference from taco" in text and "worse, beyond noise" in text
 
 
 def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
@@ -106,7 +107,9 @@ def test_every_setting_has_a_reference_of_its_own(runs: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(runs)], "runs", console)
     text = console.export_text(clear=False)
-    assert "less fedavg" in text and "less fedprox" in text and "+10.00" in text
+    assert (
+        "difference from fedavg" in text and "difference from fedprox" in text and "+10.00" in text
+    )
     compare([str(runs)], "runs", console, against="fedavg")
     assert "No finished run has fedavg here." in console.export_text()
 
@@ -114,7 +117,7 @@ def test_every_setting_has_a_reference_of_its_own(runs: Path) -> None:
 def test_mistakes_are_sentences(runs: Path) -> None:
     with pytest.raises(UserError, match="two finished runs"):
         gather([str(runs / "taco1")], "runs")
-    with pytest.raises(UserError, match="no 'scaffold' among"):
+    with pytest.raises(UserError, match="invalid value 'scaffold' for --against"):
         compare([str(runs)], "runs", Console(), against="scaffold")
     with pytest.raises(UserError, match=r"metric 'final_loss2'.*mean 'final_loss'"):
         compare([str(runs)], "runs", Console(), metric="final_loss2")
@@ -149,7 +152,11 @@ def test_a_suite_keeps_its_labels_and_its_metric(tmp_path: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(tmp_path)], "runs", console)
     text = console.export_text()
-    assert "fedbac (gradient)" in text and "less plain" in text and "smoothness (points)" in text
+    assert (
+        "fedbac (gradient)" in text
+        and "difference from plain" in text
+        and "smoothness (points)" in text
+    )
     assert "better, beyond noise" in text and "-2.00" in text
 
 
@@ -169,25 +176,25 @@ def test_names_and_reasons_are_no_markup(tmp_path: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(summary))
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(tmp_path)], "runs", console)
-    show(tmp_path / "b [bold]", console)
+    show(read_run(tmp_path / "b [bold]"), console)
     text = console.export_text()
     assert "E: [/tmp/x] gone" in text and "b [bold]  finished" in text
 
 
 def test_long_names_leave_room_for_the_curves() -> None:
     series = {"a" * 60: ([0, 1], [0.0, 8.0])}
-    lines = lines_plot(series, width=40, height=4, x_label="accuracy (%) by round")
+    lines = plot_curves(series, width=40, height=4, x_label="accuracy (%) by round")
     assert max(map(len, lines.plain.splitlines())) <= 80
     assert "aaa…" in lines.plain and " accuracy (%) by round " in lines.plain
 
 
 def test_curves_are_named_at_their_ends() -> None:
     series = {"up": ([0, 1], [0.0, 8.0]), "down": ([0, 1], [8.0, 0.0]), "low": ([0, 1], [1.0, 0.0])}
-    lines = lines_plot(series, width=20, height=4, x_label="x").plain.splitlines()
+    lines = plot_curves(series, width=20, height=4, x_label="x").plain.splitlines()
     assert lines[0].startswith("   8.00 ┤") and lines[0].endswith("up")
     assert lines[3].startswith("   0.00 ┤") and lines[3].endswith("down")
     assert lines[2].endswith("low")
     close = {"below": ([0, 1], [0.0, 98.0]), "above": ([0, 1], [0.0, 100.0])}
-    named = lines_plot(close, width=20, height=4, x_label="x").plain.splitlines()
+    named = plot_curves(close, width=20, height=4, x_label="x").plain.splitlines()
     assert named[0].endswith("above") and named[1].endswith("below")
     assert len(lines) == 6 and lines[-1].split() == ["0", "x", "1"]

@@ -13,7 +13,7 @@ from run_folders import write_run
 
 from fedsuite.report import figures
 from fedsuite.report.build import make_report
-from fedsuite.report.style import styles
+from fedsuite.report.style import styles_for
 
 LONG = [f"fedbac (regularizer=gradient, printed-sign=true, turn {n})" for n in range(8)]
 SHORT = ["taco", "fedavg"]
@@ -36,9 +36,7 @@ def is_whole(figure: Any, text: Any) -> bool:
 def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
     series: dict[str, figures.Line] = {name: ([0, 1], [1.0, 2.0], None, None) for name in names}
     with figures.style_context():
-        figure = figures.lines(
-            "t", "round", "clients' own test accuracy (%)", series, styles(names)
-        )
+        figure = figures.lines("t", "round", "personal accuracy (%)", series, styles_for(names))
         width, height = inches(figure)
     assert width > 2.5 and height > 1.6
     assert is_whole(figure, figure.axes[0].yaxis.label)
@@ -48,9 +46,9 @@ def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short names", "long names"])
 def test_rows_leave_room_for_their_plot(names: list[str]) -> None:
     with figures.style_context():
-        label = "accuracy on a client's own test rows (%)"
-        boxes = figures.boxes("t", label, {n: [1.0, 2.0] for n in names}, styles(names))
-        bars = figures.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles(names))
+        label = "accuracy on a client's own test samples (%)"
+        boxes = figures.boxes("t", label, {n: [1.0, 2.0] for n in names}, styles_for(names))
+        bars = figures.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles_for(names))
         for figure in (boxes, bars):
             width, height = inches(figure)
             assert width > 1.8 and height > 0.2 * len(names)
@@ -71,7 +69,7 @@ def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path
     text = (tmp_path / "out" / "report.md").read_text()
     names = re.findall(r"\(figures/(.+?)\.png\)", text)
     assert len(names) == len(set(names))
-    drawn = dict(re.findall(r"!\[(TINY\*?): test accuracy.+by round.+\(figures/(.+?)\.png\)", text))
+    drawn = dict(re.findall(r"!\[(TINY\*?): accuracy.+by round.+\(figures/(.+?)\.png\)", text))
     for column, name in drawn.items():
         assert f">{column}</text>" in (tmp_path / "out" / "figures" / f"{name}.svg").read_text()
     assert drawn.keys() == {"TINY", "TINY*"}

@@ -11,9 +11,9 @@ import pytest
 from run_folders import write_run
 
 from fedsuite.cli.main import main
-from fedsuite.records.reader import open_collection
+from fedsuite.records.collection import open_collection
 from fedsuite.report.build import make_report
-from fedsuite.report.document import Bold, Table
+from fedsuite.report.document import Bold, ReportTable
 from fedsuite.report.results import results_table
 
 
@@ -42,7 +42,7 @@ def test_files_that_lack_something_do_not_stop_it(tmp_path: Path) -> None:
     make_report(str(folder), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "1 run: 1 finished." in text
-    assert "No finished run has counted its bytes yet." in text
+    assert "No finished run has recorded its communication yet." in text
 
 
 def test_a_report_beside_the_runs_is_not_a_run(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_is_not_a_number_is_never_the_best(suite: Path) -> None:
         for run in collection.runs
     ]
     table = results_table(dataclasses.replace(collection, runs=runs), "final_accuracy", "higher")
-    assert isinstance(table, Table) and not table.in_words[1]
+    assert isinstance(table, ReportTable) and not table.left_aligned[1]
     assert [row[0] for row in table.rows if isinstance(row[1], Bold)] == ["fedadw"]
 
 
@@ -82,7 +82,7 @@ def test_a_part_of_a_suite_says_that_it_is_one(suite: Path, tmp_path: Path) -> N
     path.write_text(json.dumps(manifest))
     make_report(str(tmp_path / "suite"), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "Here are 12 of the 40 runs of this command, as --only picked them." in text
+    assert "This report has 12 of the 40 runs of this command, as selected by --only." in text
 
 
 def test_a_file_is_no_place_for_a_report(
@@ -91,3 +91,16 @@ def test_a_file_is_no_place_for_a_report(
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["report", str(suite), "-o", str(tmp_path / "notes.txt")]) == 2
     assert "is a file. Give a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["notes.txt/report", "taken"])
+def test_a_place_that_cannot_be_written_is_the_options_fault(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "figures").write_text("not a folder")
+    assert main(["report", str(suite / "fedavg-s1"), "-o", str(tmp_path / place)]) == 2
+    said = capsys.readouterr().err
+    assert f"invalid value '{tmp_path / place}' for -o" in said
+    assert "results-dir" not in said

@@ -18,10 +18,11 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines, write_json
 from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import run_inline
+from fedsuite.records.folder import RunState
+from fedsuite.suites import runner as suite_runner
 from fedsuite.suites.definition import read_suite
-from fedsuite.suites.definition import runner as suite_runner
 from fedsuite.suites.jobs import plan_jobs
-from fedsuite.suites.live_table import Run, View
+from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 HEAD = """
 title = "Two methods"
@@ -108,15 +109,15 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("mine", ["fedavg"], rounds=150)
-    update = View.update
+    update = LiveTable.update
 
-    def interrupt(view: View) -> None:
+    def interrupt(view: LiveTable) -> None:
         update(view)
         if len(view.runs[0].history) > 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(View, "update", interrupt)
+        patch.setattr(LiveTable, "update", interrupt)
         assert main(["suite", "mine.toml"]) == 130
     below = psutil.Process().children(recursive=True)
     assert not [child for child in below if "fedsuite.cli" in child.cmdline()]
@@ -139,7 +140,7 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     assert not (folder / "summary.json").exists(), "it was killed midway"
 
     assert main(["suite", "mine.toml"]) == 0
-    assert "goes on after round" in capsys.readouterr().out
+    assert "resumed after round" in capsys.readouterr().out
     config = read_document(folder / "config.json")
     values = {k: v for k, v in config.items() if k not in ("meta", "run-id")}
     alone = run_inline(parse(values | {"run-name": "alone", "results-dir": "alone"}))
@@ -198,7 +199,7 @@ def test_the_small_scale_is_named_in_every_output(
 ) -> None:
     write("mine", ["fedavg"])
 
-    def pretend(crew: suite_runner.ProcessGroup, run: Run) -> None:
+    def pretend(crew: suite_runner.ProcessGroup, run: SuiteRun) -> None:
         run.start()
         run.end("")
 
@@ -267,16 +268,15 @@ def test_a_terminal_shows_one_live_table() -> None:
     write("mine", ["fedavg", "fedprox", "taco"])
     suite = read_suite(Path("mine.toml"))
     mine, _ = plan_jobs(suite, suite.plans, Path("runs"), "")
-    runs = [
-        Run(job, state) for job, state in zip(mine, ("done", "waiting", "waiting"), strict=True)
-    ]
+    states = (RunState.FINISHED, RunState.WAITING, RunState.WAITING)
+    runs = [SuiteRun(job, state) for job, state in zip(mine, states, strict=True)]
     mine[1].folder.mkdir(parents=True)
     row = '{"round": 1, "accuracy": 0.5, "wall_seconds": 61.0}\n'
     (mine[1].folder / "history.jsonl").write_text(row)
     runs[1].start()
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, height=30)
-    with View(console, suite, runs) as view:
+    with LiveTable(console, suite, runs) as view:
         view.update()
     shown = screen.getvalue()
     assert "time left" in shown and "1 running, 1 waiting, 1 done" in shown
@@ -285,7 +285,7 @@ def test_a_terminal_shows_one_live_table() -> None:
     assert [line.count("-digits-") for line in _table(view, 1)] == [0, 1, 0]
 
 
-def _table(view: View, rows: int) -> list[str]:
+def _table(view: LiveTable, rows: int) -> list[str]:
     screen = io.StringIO()
     Console(file=screen, width=100).print(view._table(rows))
     return screen.getvalue().splitlines()

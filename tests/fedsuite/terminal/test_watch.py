@@ -77,7 +77,7 @@ def test_it_ends_when_nobody_writes(tmp_path: Path) -> None:
     begin(tmp_path).close()
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
     assert watch(tmp_path / "live", console) == 1
-    assert "nobody is writing it" in console.export_text()
+    assert "no process is writing it" in console.export_text()
 
 
 def test_a_failed_run_returns_one(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_freeloaders_take_part_and_nobody_is_expelled(experiment: Experiment) ->
 
 def test_a_second_run_of_the_same_name_is_refused(experiment: Experiment) -> None:
     experiment(run_name="once")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         experiment(run_name="once")
 
 

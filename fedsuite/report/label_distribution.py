@@ -1,31 +1,29 @@
-"""Who had which labels: the split, drawn again from a run's settings where the data is at hand."""
+"""Label distribution per client, drawn from a run's settings if its data is on this machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fedsuite.core.settings import UserError
-from fedsuite.records.reader import Collection, Run
-from fedsuite.records.writer import read_config
+from fedsuite.records.collection import Collection
+from fedsuite.records.reader import Run
 from fedsuite.report.curves import slug, tag
-from fedsuite.report.document import Block, Picture, Text
+from fedsuite.report.document import Block, Paragraph, Picture
 from fedsuite.report.label_plot import label_figure
 
 MANY_BUBBLES = 2000
 
 
-def label_split(collection: Collection) -> list[Block]:
-    """Draw one split per setting, that of its first run."""
+def label_distribution(collection: Collection) -> list[Block]:
+    """Draw the split of every setting's first run."""
     blocks: list[Block] = []
     seen: set[str] = set()
     for column in collection.column_names():
         for run in collection.runs:
-            mark = str(run.meta.get("split-fingerprint"))
-            if run.config and run.labels and collection.column(run) == column and mark not in seen:
-                seen.add(mark)
+            split = str(run.meta.get("split-fingerprint"))
+            if run.config and run.labels and collection.column(run) == column and split not in seen:
+                seen.add(split)
                 blocks.append(_draw(collection, column, run))
                 break
-    return blocks or [Text("No run's settings can be read, so there is no split to draw.")]
+    return blocks or [Paragraph("No run's settings can be read, so there is no split to draw.")]
 
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
@@ -35,19 +33,19 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
 
     title = f"{column}, seed {run.seed}"
     try:
-        spec = read_config(Path(run.folder)).task
+        spec = run.files.read_config().task
         if spec.partition == OWN:
-            return Text(f"{title}: every node has rows of its own, and their labels stay there.")
+            return Paragraph(f"{title}: every node has its own data, whose labels are not sent.")
         if not is_local(spec.dataset, spec.data_root):
-            return Text(f"{title}: the data of {spec.dataset} is not on this machine.")
+            return Paragraph(f"{title}: the data of {spec.dataset} is not on this machine.")
         task = open_task(spec)
     except UserError as error:
-        return Text(f"{title}: the split cannot be made again here. {error}")
+        return Paragraph(f"{title}: the split cannot be reconstructed here. {error}")
     recorded = run.meta.get("split-fingerprint")
     if task.split.fingerprint != recorded:
-        return Text(
-            f"{title}: the data here divides as {task.split.fingerprint}, but the run was divided "
-            f"as {recorded}; its split is not drawn."
+        return Paragraph(
+            f"{title}: the data here gives the split {task.split.fingerprint}, but the run's was "
+            f"{recorded}; it is not drawn."
         )
     counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
     figure = label_figure(counts, task.dataset.class_names, tag(collection, title))

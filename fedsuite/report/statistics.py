@@ -1,4 +1,4 @@
-"""How much numbers over seeds spread, and whether a difference is more than that."""
+"""Statistics over seeds: mean, deviation, confidence interval of a difference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences and its confidence interval; None where one pair is all."""
+    """A mean of paired differences and its confidence interval; None for a single pair."""
 
     pairs: int
     mean: float
@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 

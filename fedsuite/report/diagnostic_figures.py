@@ -1,4 +1,4 @@
-"""What a method itself saw: the numbers it recorded of its clients, round by round."""
+"""Diagnostics of methods as figures: what they recorded of their clients, by round."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.config import parse_freeloaders
-from fedsuite.records.reader import Collection, Run
+from fedsuite.metrics import find
+from fedsuite.records.collection import Collection
+from fedsuite.records.reader import Run
 from fedsuite.report import figures
 from fedsuite.report.curves import slug, tag
-from fedsuite.report.document import Block, Fold, Picture, Text
-from fedsuite.report.spread import mean
-from fedsuite.report.style import BLUE, GREEN, ORANGE, RED, SKY, Style, styles
+from fedsuite.report.document import Block, Fold, Paragraph, Picture
+from fedsuite.report.statistics import mean
+from fedsuite.report.style import BLUE, GREEN, ORANGE, RED, SKY, Style, styles_for
 from tasks.partitions import group_of
 
 Row = Mapping[str, Any]
 SHOWN = 4
-EVERYBODY = frozenset(
+COMMON_FIELDS = frozenset(
     "round phase client status steps loss num_examples seconds upload_bytes accuracy correct "
     "weight reason".split()
 )
@@ -36,8 +38,8 @@ COUPLINGS = {
 
 
 @dataclass(frozen=True)
-class View:
-    """A field of clients' lines to be drawn by round."""
+class ClientCurve:
+    """A field of ``clients.jsonl`` to be drawn by round; ``limit`` is the setting of its limit."""
 
     field: str
     title: str
@@ -46,37 +48,40 @@ class View:
     limit: str = ""
 
 
-VIEWS: dict[str, tuple[View, ...]] = {
-    "taco": (View("alpha", "coefficients", "coefficient α", limit="taco.kappa"),),
+CLIENT_CURVES: dict[str, tuple[ClientCurve, ...]] = {
+    "taco": (ClientCurve("alpha", "coefficients", "coefficient α", limit="taco.kappa"),),
     "feda4": (
-        View("phi", "concentration", "concentration φ", limit="feda4.tau-conc"),
-        View("biased", "clients judged biased", "share of clients (%)", factor=100.0),
-        View("similarity", "direction", "cosine with the mean path", limit="feda4.tau-sim"),
+        ClientCurve("phi", "concentration", "concentration φ", limit="feda4.tau-conc"),
+        ClientCurve("biased", "clients judged biased", "share of clients (%)", factor=100.0),
+        ClientCurve(
+            "similarity", "direction", "cosine with mean trajectory", limit="feda4.tau-sim"
+        ),
     ),
     "fedbac": (
-        View("reliability", "reliability", "reliability R"),
-        View("consensus", "consensus", "consensus C"),
+        ClientCurve("reliability", "reliability", "reliability R"),
+        ClientCurve("consensus", "consensus", "consensus C"),
     ),
     "fedadw": (
-        View("weight", "weights", "aggregation weight"),
-        View("ala_mean", "share of the global model", "mean ALA weight"),
+        ClientCurve("weight", "weights", "aggregation weight"),
+        ClientCurve("ala_mean", "share of the global model", "mean ALA weight"),
     ),
 }
 NOTES = {
-    "taco": "TACO: the correction coefficient of Eq. 7 by group of clients, and who was expelled.",
-    "feda4": "FedA4: how one-sided clients' predictions are on the probe set, and where they head. "
-    "A client is biased at or above the concentration limit, or at or below the cosine limit.",
-    "fedbac": "FedBaC: how steadily and how far clients agree with the momentum, and the rank "
-    "correlation (Spearman) of that with their accuracy.",
-    "fedadw": "FedADW: weights and how far a client's classes are from uniform, and how much of "
-    "the global model clients take (1 = all).",
+    "taco": "TACO: the correction coefficient of Eq. 7 by group of clients, and expelled clients.",
+    "feda4": "FedA4: concentration of clients' predictions on the probe set, and direction of "
+    "their updates. A client is biased if its concentration is at or above its limit, or its "
+    "cosine at or below its limit.",
+    "fedbac": "FedBaC: reliability and consensus of clients with the momentum, and their rank "
+    "correlation (Spearman) with accuracy.",
+    "fedadw": "FedADW: aggregation weights, discrepancy of a client's classes from uniform, and "
+    "the share of the global model that clients take (1 = all).",
 }
 
 
 def diagnostics(collection: Collection) -> list[Block]:
-    """Return the section: a note and figures for every method that records something."""
+    """Return a note and figures for every method that records something of its own."""
     blocks: list[Block] = []
-    silent = []
+    without = []
     for row in collection.row_names():
         pictures: list[Picture] = []
         algo = ""
@@ -86,51 +91,51 @@ def diagnostics(collection: Collection) -> list[Block]:
                 algo = str(runs[0].config["algo"])
                 pictures += _pictures(collection, row, column, runs)
         if pictures:
-            note = NOTES.get(algo, f"{row}: what clients and server noted each round.")
-            blocks.append(Text(f"{note} Lines are means, bands reach from least to most."))
+            note = NOTES.get(algo, f"{row}: what clients and server recorded in each round.")
+            blocks.append(Paragraph(f"{note} Lines are means, bands are from minimum to maximum."))
             blocks += pictures[:SHOWN]
             if len(pictures) > SHOWN:
                 more = pictures[SHOWN:]
                 blocks.append(Fold(f"{len(more)} more figures of {row}", more))
         elif algo:
-            silent.append(row)
-    if silent:
-        blocks.append(Text(f"Nothing of their own beyond weights: {', '.join(silent)}."))
-    return blocks or [Text("No run has recorded a round yet.")]
+            without.append(row)
+    if without:
+        blocks.append(Paragraph(f"No diagnostics of their own: {', '.join(without)}."))
+    return blocks or [Paragraph("No run has recorded a round yet.")]
 
 
 def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]) -> list[Picture]:
     algo = str(runs[0].config["algo"])
     lines = {run.name: trained(run) for run in runs}
     recorded = {key for rows in lines.values() for r in rows for key in r}
-    views: Sequence[View] = VIEWS.get(algo) or [
-        View(name, name.replace("_", " "), name.replace("_", " "))
-        for name in sorted(recorded - EVERYBODY)
+    client_curves: Sequence[ClientCurve] = CLIENT_CURVES.get(algo) or [
+        ClientCurve(name, find(name).title, find(name).title)
+        for name in sorted(recorded - COMMON_FIELDS)
     ]
-    place = tag(collection, f"{row}, {column}")
+    where = tag(collection, f"{row}, {column}")
     pictures = []
-    for view in views:
-        series = _by_round(runs, lines, view)
+    for client_curve in client_curves:
+        series = _by_round(runs, lines, client_curve)
         if series:
-            limit = runs[0].config.get(view.limit) if view.limit else None
+            limit = runs[0].config.get(client_curve.limit) if client_curve.limit else None
             limits = {f"limit {limit:g}": float(limit)} if limit is not None else {}
-            title = f"{place}: {view.title}"
-            figure = figures.lines(title, "round", view.unit, series, GROUPS, limits)
+            title = f"{where}: {client_curve.title}"
+            figure = figures.lines(title, "round", client_curve.unit, series, GROUPS, limits)
             ends = ", ".join(f"{name} {line[1][-1]:.2f}" for name, line in series.items())
             alt = f"{title} by round; in the last round {ends}."
-            pictures.append(Picture(slug(row, column, view.title), alt, figure))
+            pictures.append(Picture(slug(row, column, client_curve.title), alt, figure))
     for draw in EXTRAS.get(algo, ()):
-        pictures += draw(place, slug(row, column), runs, lines)
+        pictures += draw(where, slug(row, column), runs, lines)
     return pictures
 
 
 def trained(run: Run) -> list[Row]:
-    """Return the lines of clients that trained, round by round."""
+    """Return the lines of clients that trained, by round."""
     return [r for r in run.clients() if r.get("phase") == "train" and r.get("status") == "ok"]
 
 
 def group(run: Run, client: int) -> str:
-    """Say which clients a client is drawn with: its TACO group, or those who do (not) train."""
+    """Return the group of a client: its group in TACO's partition, else honest or freeloader."""
     count = run.config["num-clients"]
     freeloaders = parse_freeloaders(str(run.config.get("freeloaders", "")), count)
     if client in freeloaders:
@@ -142,30 +147,30 @@ def group(run: Run, client: int) -> str:
 
 
 def _by_round(
-    runs: Sequence[Run], lines: Mapping[str, Sequence[Row]], view: View
+    runs: Sequence[Run], lines: Mapping[str, Sequence[Row]], client_curve: ClientCurve
 ) -> dict[str, figures.Line]:
     values: dict[str, dict[int, list[float]]] = {}
     for run in runs:
         for row in lines[run.name]:
-            if isinstance(row.get(view.field), int | float):
+            if isinstance(row.get(client_curve.field), int | float):
                 name = group(run, row["client"])
                 at = values.setdefault(name, {}).setdefault(row["round"], [])
-                at.append(view.factor * row[view.field])
+                at.append(client_curve.factor * row[client_curve.field])
     series: dict[str, figures.Line] = {}
     for name in (name for name in GROUPS if name in values):
         rounds = sorted(values[name])
         numbers = [values[name][r] for r in rounds]
-        shares = view.factor != 1.0
+        shares = client_curve.factor != 1.0
         low = None if shares else [min(n) for n in numbers]
         high = None if shares else [max(n) for n in numbers]
         series[name] = (rounds, [mean(n) for n in numbers], low, high)
     return series
 
 
-def _ejections(
-    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+def _expelled(
+    where: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
 ) -> list[Picture]:
-    """Draw how many clients had been expelled by each round: a client's last round is its end."""
+    """Draw the number of expelled clients by round; a client is expelled in its last round."""
     rounds = sorted({row["round"] for rows in lines.values() for row in rows})
     if not rounds:
         return []
@@ -180,10 +185,10 @@ def _ejections(
                 gone = number >= ends.get(client, 0)
                 counts[_kind(run, client)][index] += gone / len(runs)
     series: dict[str, figures.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
-    title = f"{place}: clients expelled"
-    figure = figures.lines(title, "round", "clients, mean of seeds", series, GROUPS)
+    title = f"{where}: clients expelled"
+    figure = figures.lines(title, "round", "clients, mean over seeds", series, GROUPS)
     figure.axes[0].set_ylim(-0.1, max(1.0, *(v[-1] for v in counts.values())) + 0.1)
-    alt = f"{title}; in the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
+    alt = f"{title}; at the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
     return [Picture(f"{name}-expelled", alt, figure)]
 
 
@@ -192,10 +197,10 @@ def _kind(run: Run, client: int) -> str:
 
 
 def _couplings(
-    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+    where: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
 ) -> list[Picture]:
-    """Draw FedBaC's rank correlations by round, the mean of seeds."""
-    looks = dict(zip(COUPLINGS, (Style(GREEN, "-", "D"), Style(SKY, "--", "o")), strict=True))
+    """Draw FedBaC's rank correlations by round, the mean over seeds."""
+    styles = dict(zip(COUPLINGS, (Style(GREEN, "-", "D"), Style(SKY, "--", "o")), strict=True))
     series: dict[str, figures.Line] = {}
     for label, field in COUPLINGS.items():
         tables = [dict(run.curve(field)) for run in runs if run.curve(field)]
@@ -206,15 +211,15 @@ def _couplings(
             series[label] = (rounds, [mean(n) for n in numbers], low, high)
     if not series:
         return []
-    title = f"{place}: coupling with accuracy"
+    title = f"{where}: coupling with accuracy"
     limits = {"no coupling": 0.0}
-    figure = figures.lines(title, "round", "Spearman correlation", series, looks, limits)
+    figure = figures.lines(title, "round", "Spearman correlation", series, styles, limits)
     ends = ", ".join(f"{k} {line[1][-1]:.2f}" for k, line in series.items())
     return [Picture(f"{name}-coupling", f"{title}; in the last round {ends}.", figure)]
 
 
 def _discrepancy(
-    place: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
+    where: str, name: str, runs: Sequence[Run], lines: Mapping[str, Sequence[Row]]
 ) -> list[Picture]:
     """Draw FedADW's weight against discrepancy in the last round, a dot per client and seed."""
     points: dict[str, tuple[list[float], list[float]]] = {}
@@ -227,16 +232,16 @@ def _discrepancy(
                 ys.append(row["weight"])
     if not points:
         return []
-    title = f"{place}: weight by discrepancy"
+    title = f"{where}: weight by discrepancy"
     x_label = "discrepancy from uniform classes (nats)"
-    figure = figures.dots(title, x_label, "aggregation weight", points, styles(points))
+    figure = figures.scatter(title, x_label, "aggregation weight", points, styles_for(points))
     alt = f"{title}, a dot per client in the last round."
     return [Picture(f"{name}-discrepancy", alt, figure)]
 
 
 Drawer = Callable[[str, str, Sequence[Run], Mapping[str, Sequence[Row]]], list[Picture]]
 EXTRAS: dict[str, tuple[Drawer, ...]] = {
-    "taco": (_ejections,),
+    "taco": (_expelled,),
     "fedbac": (_couplings,),
     "fedadw": (_discrepancy,),
 }

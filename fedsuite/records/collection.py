@@ -1,0 +1,265 @@
+"""Runs that belong together: a suite's, a folder's, or one alone, laid out as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedsuite.core.files import read_document
+from fedsuite.core.settings import UserError
+from fedsuite.metrics import FINAL_SCORES, HIGHER
+from fedsuite.records.folder import RunFolder, SuiteFolder, run_folders, subfolders
+from fedsuite.records.provenance import META, RUN_ID
+from fedsuite.records.reader import Run, is_number, read_run
+
+LONGEST_SETTING = 48
+DEFAULT_METRIC = FINAL_SCORES[0].name
+# How and where a run was made, which does not change what it learns.
+OUTSIDE = frozenset(
+    "results-dir run-name resume data-root device client-threads round-timeout "
+    "checkpoint-every tracking algo-settings".split()
+) | {RUN_ID}
+# Settings whose defaults depend on the algorithm.
+FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
+# Labels whose values need no key beside them.
+SELF_EXPLANATORY = frozenset(
+    "dataset data split detector setting model partition algo method variant".split()
+)
+REPORT_FILES = ("index.html", "runs.csv")
+
+
+@dataclass(frozen=True)
+class PaperNumber:
+    """One number of a paper: where it is printed, what it measures, its labels and its value.
+
+    Shares are in per cent, as printed; ``std`` is None where the paper prints none.
+    """
+
+    source: str
+    metric: str
+    labels: Mapping[str, Any]
+    value: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Runs that belong together, and how their table is laid out.
+
+    ``also`` are further metrics to show, each with which is better, higher or lower; ``planned``
+    is how many runs a suite has, here or not.
+    """
+
+    name: str
+    title: str
+    runs: Sequence[Run]
+    scale: str = ""
+    metric: str = DEFAULT_METRIC
+    better: str = HIGHER
+    also: Mapping[str, str] = field(default_factory=dict)
+    rows: str = "method"
+    columns: Sequence[str] = ("dataset",)
+    command: str = ""
+    note: str = ""
+    paper: Sequence[PaperNumber] = ()
+    remarks: Sequence[str] = ()
+    planned: int = 0
+
+    @property
+    def of_suite(self) -> bool:
+        """Whether the runs are a suite's, which says how many it has."""
+        return self.planned > 0
+
+    @property
+    def small(self) -> bool:
+        """Whether this is a smaller variant of an experiment."""
+        return self.scale == "small"
+
+    def row(self, run: Run) -> str:
+        """Return the row of the table a run belongs to."""
+        return str(run.labels.get(self.rows, "?"))
+
+    def column(self, run: Run) -> str:
+        """Return the column of the table a run belongs to."""
+        return column_name(run.labels, self.columns)
+
+    def row_names(self) -> list[str]:
+        """Return the rows in the order of the runs."""
+        return list(dict.fromkeys(self.row(run) for run in self.runs if run.labels))
+
+    def column_names(self) -> list[str]:
+        """Return the columns in the order of the runs."""
+        return list(self.column_labels())
+
+    def column_labels(self) -> dict[str, dict[str, Any]]:
+        """Return every column with the labels that name it, in the order of the runs."""
+        return {
+            self.column(run): {name: run.labels.get(name) for name in self.columns}
+            for run in self.runs
+            if run.labels
+        }
+
+    def paper_number(self, metric: str, labels: Mapping[str, Any]) -> PaperNumber | None:
+        """Return the number that a paper prints for a metric and labels, if it does."""
+        for number in self.paper:
+            same = all(str(number.labels.get(name)) == str(v) for name, v in labels.items())
+            if same and number.metric == metric:
+                return number
+        return None
+
+    def usable(self, row: str, column: str) -> list[Run]:
+        """Return a cell's finished runs; if there are none, those with rounds so far."""
+        here = [r for r in self.runs if r.labels and (self.row(r), self.column(r)) == (row, column)]
+        done = [run for run in here if run.done]
+        return done or [run for run in here if run.history]
+
+
+def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Name a column by its labels, with their keys where values do not explain themselves."""
+    named = [key for key in columns if key in labels]
+    parts = [str(labels[k]) if k in SELF_EXPLANATORY else f"{k} {labels[k]}" for k in named]
+    return ", ".join(parts) or "all"
+
+
+def open_collection(name: str, results_dir: str = "runs") -> Collection:
+    """Open a run, a suite or a folder of runs, by its path or its name in the results folder."""
+    for folder in (Path(name), Path(results_dir) / name):
+        if folder.is_dir():
+            break
+    else:
+        raise UserError(
+            f"There is no folder '{name}' in the current directory nor in "
+            f"{Path(results_dir).absolute()}. Give a run, a suite's folder or a folder of runs."
+        )
+    folder = folder.absolute()
+    if SuiteFolder(folder).exists:
+        return _open_suite(SuiteFolder(folder))
+    if RunFolder(folder).exists:
+        return lay_out(folder.name, [read_run(folder)])
+    return _open_folder(folder)
+
+
+def _open_folder(folder: Path) -> Collection:
+    suites = [path for path in subfolders(folder) if SuiteFolder(path).exists]
+    others = [path for path in subfolders(folder) if path not in suites and not _is_report(path)]
+    names = ", ".join(path.name for path in suites)
+    if not others and suites:
+        raise UserError(f"{folder} has no runs but suites: {names}. Give the folder of one.")
+    if not others:
+        raise UserError(f"There are no runs in {folder}. Give a run or a folder of runs.")
+    collection = lay_out(folder.name, [read_run(path) for path in others])
+    left_out = [f"Suites have reports of their own and are left out: {names}."] if suites else []
+    return replace(collection, remarks=[*collection.remarks, *left_out])
+
+
+def lay_out(name: str, runs: Sequence[Run]) -> Collection:
+    """Lay runs out by what tells them apart: methods as rows, settings as columns."""
+    readable = [run for run in runs if run.config]
+    across = ["dataset", *(k for k in varying(readable) if k != "dataset")]
+    labelled = []
+    for run in runs:
+        if run.config:
+            labels = {k: run.config.get(k, "") for k in across}
+            labels |= {"method": method(run, readable), "seed": run.config["seed"]}
+            run = replace(run, labels=labels)
+        labelled.append(run)
+    collection = Collection(name, name, labelled, metric=_score(readable), columns=across)
+    longest = max(map(len, collection.column_names()), default=0)
+    return _number_settings(collection) if longest > LONGEST_SETTING else collection
+
+
+def _score(runs: Sequence[Run]) -> str:
+    """Return the metric of the table: the global model's accuracy, else the clients' own."""
+    names = [metric.name for metric in FINAL_SCORES]
+    scored = (n for n in names if any(is_number(run.summary.get(n)) for run in runs))
+    return next(scored, names[-1] if runs else names[0])
+
+
+def _number_settings(collection: Collection) -> Collection:
+    """Give settings that differ in many keys a number, and say what each is."""
+    numbers = {name: f"#{number}" for number, name in enumerate(collection.column_names(), 1)}
+    runs = [
+        replace(run, labels={**run.labels, "setting": numbers[collection.column(run)]})
+        if run.labels
+        else run
+        for run in collection.runs
+    ]
+    remarks = [f"Setting {number} is {name}." for name, number in numbers.items()]
+    return replace(collection, runs=runs, columns=("dataset", "setting"), remarks=remarks)
+
+
+def varying(runs: Iterable[Run]) -> list[str]:
+    """Return the shared settings, other than the seed, in which runs differ."""
+    runs = list(runs)
+    keys = dict.fromkeys(key for run in runs for key in run.config)
+    ignored = OUTSIDE | {"algo", "seed", META, *FOLLOWS_ALGO}
+    shared = [key for key in keys if key not in ignored and "." not in key]
+    return [key for key in shared if len({str(run.config.get(key)) for run in runs}) > 1]
+
+
+def method(run: Run, others: Iterable[Run]) -> str:
+    """Name a run's method: the algorithm, and its own settings where its runs differ in them."""
+    algo = run.config["algo"]
+    same = [own_settings(other) for other in others if other.config.get("algo") == algo]
+    own = own_settings(run)
+    differing = [k for k in own if len({str(settings.get(k)) for settings in same}) > 1]
+    name = str(algo).split(":")[0].rsplit(".", 1)[-1] if ":" in str(algo) else str(algo)
+    return f"{name} ({', '.join(f'{k}={own[k]}' for k in differing)})" if differing else name
+
+
+def own_settings(run: Run) -> dict[str, Any]:
+    """Return the settings of the algorithm alone."""
+    own = {k.split(".", 1)[1]: v for k, v in run.config.items() if "." in k}
+    outside = run.config.get("algo-settings")
+    return own | ({"settings": outside} if outside else {})
+
+
+def _open_suite(folder: SuiteFolder) -> Collection:
+    """Read a suite by its manifest."""
+    try:
+        document = read_document(folder.manifest_file)
+        entries = {str(entry["name"]): entry["labels"] for entry in document["runs"]}
+        runs = [
+            replace(read_run(folder.path / name), labels=labels) for name, labels in entries.items()
+        ]
+        metric = document.get("metric", DEFAULT_METRIC)
+        numbers = (*document.get("paper", ()), *document.get("paper_also", ()))
+        others = [run for run in run_folders(folder.path) if run.name not in entries]
+        remark = f"{len(others)} more runs in this folder are not in the suite's manifest."
+        return Collection(
+            name=document["name"],
+            title=document.get("title", document["name"]),
+            runs=runs,
+            scale=document.get("scale", ""),
+            metric=metric,
+            better=document.get("better", HIGHER),
+            also={a["metric"]: a["better"] for a in document.get("also", ())},
+            rows=document["rows"],
+            columns=tuple(document["columns"]),
+            command=document.get("command", ""),
+            note=document.get("note", ""),
+            paper=[_paper_number(number, metric) for number in numbers],
+            remarks=[remark] if others else [],
+            planned=int(document.get("planned", len(runs))),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{folder.manifest_file} is not a suite's manifest: {error!r} is missing or has the "
+            "wrong type. Run the suite again to rewrite it."
+        ) from None
+
+
+def _paper_number(document: Mapping[str, Any], metric: str) -> PaperNumber:
+    return PaperNumber(
+        source=document.get("source", ""),
+        metric=document.get("metric", metric),
+        labels=document["labels"],
+        value=float(document["value"]),
+        std=document.get("std"),
+    )
+
+
+def _is_report(folder: Path) -> bool:
+    return not RunFolder(folder).exists and all((folder / name).exists() for name in REPORT_FILES)

@@ -1,0 +1,36 @@
+"""Where a run's numbers come from: command, engine, versions, machine and split."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsuite.config import RunConfig
+
+META = "meta"  # the key of config.json that holds the provenance
+RUN_ID = "run-id"
+PACKAGES = ("fedsuite", "flwr", "torch", "numpy", "flwr-datasets", "ray")
+
+
+def provenance(config: RunConfig, engine: str, split: str) -> dict[str, Any]:
+    """Collect what a reader needs to trust a run, and to repeat it."""
+    return {
+        "engine": engine,
+        "command": config.command(),
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "split-fingerprint": split,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

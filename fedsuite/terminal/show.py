@@ -1,0 +1,96 @@
+"""A run's results in the terminal: its curve, its numbers, how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedsuite.metrics import METRICS
+from fedsuite.records.folder import RunState
+from fedsuite.records.history import score_curve
+from fedsuite.records.reader import Run
+from fedsuite.terminal.braille import plot_curve
+from fedsuite.terminal.format import duration, size
+
+MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
+
+
+def show(run: Run, console: Console) -> None:
+    """Print a run: how it ended, its curve, its numbers, how to repeat it."""
+    plot = score_plot(run.history, console.width)
+    if plot:
+        console.print(plot, highlight=False)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    colour = state_colour(run.state)
+    table.add_row("run", f"[bold]{escape(run.name)}[/bold]  [{colour}]{run.state}[/{colour}]")
+    if run.note and not run.summary:
+        table.add_row("state", escape(run.note))
+    for label, value in _facts(run):
+        table.add_row(label, escape(value))
+    table.add_row("folder", escape(str(run.folder)))
+    table.add_row("command", escape(run.meta.get("command", "")))
+    table.add_row("machine", escape(run.meta.get("machine", "")))
+    console.print(table, soft_wrap=True)
+    if run.summary.get("reason"):
+        console.print(run.summary["reason"], style="red", markup=False, highlight=False)
+
+
+def state_colour(state: RunState) -> str:
+    """Return the colour of a run's state."""
+    return "green" if state.done else "cyan" if state is RunState.RUNNING else "red"
+
+
+def score_plot(history: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Plot the accuracy (the global model's, else the clients' own) by round; empty for one."""
+    metric, points = score_curve(history) or (None, [])
+    if metric is None or len(points) < 2:
+        return ""
+    xs, ys = zip(*points, strict=True)
+    room = max(MIN_WIDTH, min(MAX_WIDTH, width - SCALE_WIDTH))
+    return plot_curve(xs, ys, width=room, x_label=f"{metric.title} by round")
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    """Return labels and values of what the run's files hold."""
+    config, summary = run.config, run.summary
+    if not config:
+        return []
+    what = (
+        f"{config['algo']} on {config['dataset']}, {config['model']}, {config['partition']}, "
+        f"{config['num-clients']} clients, seed {config['seed']}"
+    )
+    rows = [("what", what), ("rounds", f"{run.last_round} of {config['num-rounds']}")]
+
+    def number(name: str) -> str:
+        return METRICS[name].as_recorded(summary[name])
+
+    def has(*names: str) -> bool:
+        return all(summary.get(name) is not None for name in names)
+
+    if has("final_accuracy", "best_accuracy"):
+        best = number("best_accuracy")
+        rows.append(("accuracy", f"{number('final_accuracy')}  (best {best})"))
+    if has("personal_accuracy", "personal_mean", "personal_std", "personal_worst"):
+        spread = f"{number('personal_mean')} ± {number('personal_std')}"
+        worst = number("personal_worst")
+        text = f"{number('personal_accuracy')}  (clients {spread}, worst {worst})"
+        rows.append(("personal accuracy", text))
+    if has("target_accuracy", "rounds_to_target", "compute_seconds_to_target"):
+        seconds = number("compute_seconds_to_target")
+        text = f"{summary['target_accuracy']:g} after {summary['rounds_to_target']} rounds, "
+        rows.append(("target", f"{text}{seconds} s of compute"))
+    if has("wall_seconds", "client_compute_seconds"):
+        computed = duration(summary["client_compute_seconds"])
+        text = f"{duration(summary['wall_seconds'])}, clients' compute time {computed}"
+        rows.append(("time", text))
+    if has("upload_bytes", "download_bytes"):
+        text = f"{size(summary['upload_bytes'])} up, {size(summary['download_bytes'])} down"
+        rows.append(("communication", text))
+    if summary.get("failed_replies"):
+        where = run.files.clients_file.name
+        rows.append(("failed", f"{summary['failed_replies']} client replies, see {where}"))
+    return rows

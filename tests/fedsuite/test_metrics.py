@@ -1,0 +1,54 @@
+"""One table of metrics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fedsuite.config import parse
+from fedsuite.metrics import METRICS, SUMMARY_METRICS, TABLE, find
+from fedsuite.records.summary import summarise
+
+
+def test_every_metric_stands_once_and_says_what_is_better() -> None:
+    assert len(METRICS) == len(TABLE)
+    assert all(metric.better in ("higher", "lower", "") for metric in TABLE)
+    assert all(metric.unit in ("%", "points") for metric in TABLE if metric.share)
+
+
+def test_the_summary_has_every_metric_of_the_table_that_is_said_to_be_there() -> None:
+    summary = summarise(parse({}), [], [], "finished")
+    assert {metric.name for metric in SUMMARY_METRICS} <= summary.keys()
+    hidden = {m.name for m in TABLE if not m.in_summary} & summary.keys()
+    assert not hidden, "in_summary=False, but summary.json has it"
+
+
+def test_shares_are_shown_in_per_cent_and_recorded_as_fractions() -> None:
+    accuracy = find("final_accuracy")
+    assert accuracy.heading == "final accuracy (%)"
+    assert accuracy.in_unit(0.5) == 50.0 and accuracy.as_recorded(0.0) == "0.0000"
+    rounds = find("rounds_to_target")
+    assert rounds.heading == "rounds to target" and rounds.in_unit(7) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "better"),
+    [
+        ("output_accuracy.z", "accuracy of output z (%)", "higher"),
+        ("personal_global_accuracy", "personal global accuracy (%)", "higher"),
+        ("prototype_loss", "prototype loss", "lower"),
+        ("probe_seconds", "probe time (s)", "lower"),
+        ("mean_alpha", "mean alpha", ""),
+    ],
+)
+def test_what_a_method_records_itself_has_a_title(name: str, heading: str, better: str) -> None:
+    metric = find(name)
+    assert (metric.name, metric.heading, metric.better) == (name, heading, better)
+
+
+def test_the_table_is_quick_to_import() -> None:
+    heavy = "{'torch', 'numpy', 'flwr', 'rich'}"
+    code = f"import sys, fedsuite.metrics; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
