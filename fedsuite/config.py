@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite import registry
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
-from tasks.datasets import DATASETS, OWN
+from tasks.datasets import DATASETS
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
-from tasks.task import TaskSpec
+from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
 

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
-from tasks.datasets import DATASETS, OWN, OWN_SPEC, DatasetSpec
+from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.preprocess import MISSING, decode_images, is_text, mean_std, places_in
 from tasks.shapes import DataShape
 

@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.datasets import (
-    DATASETS,
-    OWN,
-    OWN_SPEC,
+from fedsuite.core.protocol import OWN
+from tasks.dataset_cache import (
     Dataset,
     build_once,
     default_cache_dir,
@@ -22,6 +20,7 @@ from tasks.datasets import (
     is_local,
     map_array,
 )
+from tasks.datasets import DATASETS, OWN_SPEC
 from tasks.own_data import (
     Description,
     Schema,

@@ -18,26 +18,13 @@ import numpy as np
 import torch
 
 from fedsuite.core import seeds
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
-from tasks.datasets import OWN, Dataset, default_cache_dir, load_dataset
-from tasks.partitions import PartitionOptions, fingerprint, partition
+from tasks.dataset_cache import Dataset, default_cache_dir, load_dataset
+from tasks.partitioning import fingerprint, partition
+from tasks.task_spec import TaskSpec
 
 SPLIT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """Everything that decides who has which rows."""
-
-    dataset: str
-    data_root: str
-    partition: str
-    options: PartitionOptions
-    num_clients: int
-    seed: int
-    client_test_fraction: float = 0.0
-    pool_train_test: bool = False
-    probe_per_class: int = 0
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def _partition(arguments: argparse.Namespace) -> None:
 
     from fedsuite.config import parse
     from fedsuite.report.label_plot import label_table, save_label_png
-    from tasks.partitions import label_counts
+    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     config = parse(read_settings(arguments.file, arguments.settings))
@@ -315,7 +315,7 @@ def _choices(what: str, results_dir: str) -> list[tuple[str, str]]:
         return _runs(results_dir)
     from tasks.partitions import PARTITIONS
 
-    return list(PARTITIONS.items())
+    return [(name, scheme.summary) for name, scheme in PARTITIONS.items()]
 
 
 def _runs(results_dir: str) -> list[tuple[str, str]]:

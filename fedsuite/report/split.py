@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.records.reader import Collection, Run
 from fedsuite.records.writer import read_config
@@ -29,8 +30,8 @@ def label_split(collection: Collection) -> list[Block]:
 
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
-    from tasks.datasets import OWN, is_local
-    from tasks.partitions import label_counts
+    from tasks.dataset_cache import is_local
+    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     title = f"{column}, seed {run.seed}"

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fedsuite.core.settings import UserError
-from tasks.datasets import load_dataset
+from tasks.dataset_cache import load_dataset
 from tasks.partitions import PartitionOptions
-from tasks.task import TaskSpec, divide, open_task
+from tasks.task import divide, open_task
+from tasks.task_spec import TaskSpec
 
 
 def spec(**changes: object) -> TaskSpec:
