@@ -20,7 +20,7 @@ import numpy as np
 from filelock import FileLock
 
 from fedsuite.core.protocol import OWN
-from fedsuite.core.settings import UserError, suggest
+from fedsuite.core.settings import UserError, invalid, suggest
 from tasks import preprocess, sources
 from tasks.datasets import DATASETS, DatasetSpec
 from tasks.shapes import DataShape
@@ -59,13 +59,15 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
         Where the arrays are kept; :func:`default_cache_dir` if None.
     """
     if name == OWN:
-        raise UserError(
-            "dataset = 'own' is what deployed SuperNodes have themselves: start them with "
-            "--node-config 'data-path=\"...\"' and submit the run to their SuperLink. A simulation "
-            f"needs one of: {', '.join(DATASETS)}."
+        raise invalid(
+            "dataset",
+            OWN,
+            "only deployed SuperNodes have data of their own. Start them with --node-config "
+            "'data-path=\"...\"' and submit the run to their SuperLink; for a simulation choose "
+            f"from: {', '.join(DATASETS)}.",
         )
     if name not in DATASETS:
-        raise UserError(f"dataset = '{name}' is not known. {suggest(name, DATASETS)}")
+        raise invalid("dataset", name, suggest(name, DATASETS))
     spec = DATASETS[name]
     source = sources.find_source(spec, data_root)
     folder = (cache_dir or default_cache_dir()) / f"{name}-{_fingerprint(name, source)}"
@@ -75,7 +77,7 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
 
 
 def is_local(name: str, data_root: str = "") -> bool:
-    """Say whether a dataset can be opened here without asking the network."""
+    """Return whether a dataset can be opened without the network."""
     if name not in DATASETS:
         return False
     source = sources.find_source(DATASETS[name], data_root)
@@ -98,12 +100,12 @@ def _fingerprint(name: str, source: sources.Source) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Say whether arrays were built here."""
+    """Return whether arrays were built here."""
     return (folder / "meta.json").is_file()
 
 
 def build_once(folder: Path, what: str, build: Callable[[Path], None]) -> None:
-    """Build arrays unless another process has just done so; they appear all at once."""
+    """Build arrays unless another process has just done so; they appear atomically."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,5 +157,5 @@ def _open(spec: DatasetSpec, folder: Path) -> Dataset:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """Map an array copy-on-write: shared between processes, and writable as torch wants it."""
+    """Map an array copy-on-write: shared between processes, and writable, as torch requires."""
     return np.asarray(np.load(path, mmap_mode="c"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedsuite.core.seeds import generator
-from fedsuite.core.settings import UserError, kebab, suggest
+from fedsuite.core.settings import UserError, invalid, kebab, suggest
 from tasks import schemes
 from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.schemes import Parts, Request
@@ -48,7 +48,7 @@ def partition(
         One sorted int64 array of indices into ``labels`` per client; disjoint, none empty.
     """
     if scheme not in PARTITIONS:
-        raise UserError(f"partition = '{scheme}' is not possible. {suggest(scheme, PARTITIONS)}")
+        raise invalid("partition", scheme, suggest(scheme, PARTITIONS))
     labels = np.asarray(labels)
     _check_sizes(labels, num_clients, owners, num_classes)
     order = generator(seed, "partition order").permutation(len(labels))
@@ -89,11 +89,12 @@ def _check_sizes(
 ) -> None:
     """Refuse what no scheme can divide."""
     if num_clients < 1:
-        raise UserError(f"num-clients = {num_clients} is not possible: it must be at least 1.")
+        raise invalid("num-clients", num_clients, "it must be at least 1.")
     if num_clients > len(labels):
-        raise UserError(
-            f"num-clients = {num_clients} is not possible: there are {len(labels)} samples to "
-            f"divide. Use at most {len(labels)} clients."
+        raise invalid(
+            "num-clients",
+            num_clients,
+            f"there are {len(labels)} samples to divide. Use at most {len(labels)} clients.",
         )
     if owners is not None and len(owners) != len(labels):
         raise ValueError(f"There are {len(owners)} owners for {len(labels)} labels.")
@@ -104,7 +105,7 @@ def _check_sizes(
 
 
 def _verify(scheme: str, parts: Parts, request: Request) -> None:
-    """Make sure that nobody is empty and no row was given twice."""
+    """Make sure that no client is empty and no row was given twice."""
     described = f"partition '{scheme}'"
     chosen = [
         f"{kebab(key)} = {getattr(request.options, key):g}" for key in PARTITIONS[scheme].settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedsuite.core.settings import UserError, kebab
+from fedsuite.core.settings import invalid, kebab
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,12 @@ class PartitionOptions:
         """Refuse values no scheme could work with."""
         alpha = self.dirichlet_alpha
         if not 0 < alpha < math.inf:
-            raise UserError(f"dirichlet-alpha = {alpha} is not possible: it must be more than 0.")
+            raise invalid("dirichlet-alpha", alpha, "it must be more than 0.")
         lowest = {"num_shards": 0, "shards_per_client": 1, "classes_per_client": 1, "size_ratio": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
             if not low <= value < math.inf:
-                raise UserError(
-                    f"{kebab(name)} = {value} is not possible: it must be at least {low}."
-                )
+                raise invalid(kebab(name), value, f"it must be at least {low}.")
 
 
 def group_of(client: int, num_clients: int) -> str:

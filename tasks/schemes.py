@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsuite.core.seeds import generator, integer
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, invalid
 from tasks.label_column import divide_by
 from tasks.partitions import PartitionOptions, group_of
 
@@ -115,9 +115,10 @@ def pathological(request: Request) -> Parts:
 
     classes, each = _classes(request, "pathological"), request.options.classes_per_client
     if each > len(classes):
-        raise UserError(
-            f"classes-per-client = {each} is not possible: the data has {len(classes)} classes. "
-            f"Use at most {len(classes)}."
+        raise invalid(
+            "classes-per-client",
+            each,
+            f"the data has {len(classes)} classes. Use at most {len(classes)}.",
         )
     if request.num_clients < len(classes):
         return _deal_classes(request, classes, [each] * request.num_clients)
@@ -169,9 +170,11 @@ def natural(request: Request) -> Parts:
         )
     names, owner = np.unique(request.owners, return_inverse=True)
     if request.num_clients > len(names):
-        raise UserError(
-            f"num-clients = {request.num_clients} is not possible with partition 'natural': the "
-            f"dataset has {len(names)} owners. Use at most {len(names)}."
+        raise invalid(
+            "num-clients",
+            request.num_clients,
+            f"partition 'natural' has a client per owner, and the dataset has {len(names)} owners. "
+            f"Use at most {len(names)}.",
         )
     ends = np.cumsum(np.bincount(owner))
     rows_of = np.split(np.argsort(owner, kind="stable"), ends[:-1])

@@ -23,7 +23,8 @@ LISTS = "fedsuite.registry"  # names every algorithm, so it changes with each ne
 @cache
 def code_version(algo: str) -> str:
     """Return the hash of all sources a run of this algorithm depends on."""
-    names = registry.ALGORITHMS.get(algo, (algo,))
+    entry = registry.ALGORITHMS.get(algo)
+    names = (entry.strategy, entry.client) if entry else (algo,)
     own = [name.partition(":")[0] for name in names]
     digest = hashlib.sha256()
     for module in sorted(_reach([*ROOTS, *own]) - {LISTS}):

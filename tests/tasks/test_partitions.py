@@ -152,8 +152,8 @@ def test_every_scheme_has_a_summary():
     ("scheme", "labels", "clients", "options", "words"),
     [
         ("dirichlt", TEN_CLASSES, 5, {}, ["'dirichlt'", "Did you mean 'dirichlet'?", "shards"]),
-        ("iid", [0, 1, 0], 4, {}, ["num-clients = 4", "3 samples", "at most 3"]),
-        ("iid", [0], 0, {}, ["num-clients = 0", "at least 1"]),
+        ("iid", [0, 1, 0], 4, {}, ["'4' for num-clients", "3 samples", "at most 3"]),
+        ("iid", [0], 0, {}, ["'0' for num-clients", "at least 1"]),
         (
             "dirichlet",
             TEN_CLASSES,
@@ -168,7 +168,7 @@ def test_every_scheme_has_a_summary():
             TEN_CLASSES,
             5,
             {"classes_per_client": 11},
-            ["classes-per-client = 11", "10 classes", "at most 10"],
+            ["'11' for classes-per-client", "10 classes", "at most 10"],
         ),
         (
             "pathological",
@@ -191,7 +191,7 @@ def test_errors_say_what_to_do(scheme, labels, clients, options, words):
 
 
 def test_more_clients_than_owners():
-    with pytest.raises(UserError, match=r"num-clients = 4 .* 3 owners. Use at most 3"):
+    with pytest.raises(UserError, match=r"'4' for num-clients: .* 3 owners. Use at most 3"):
         divide("natural", [0] * 6, 4, owners=np.array([5, 9, 5, 7, 9, 9]))
 
 
