@@ -7,13 +7,14 @@ Shared keys are the fields of :class:`RunConfig`; an algorithm's own keys live u
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from fedsuite import registry
 from fedsuite.core.protocol import OWN
@@ -186,7 +187,7 @@ def parse(values: Mapping[str, Any], foreign: Foreign = "refuse") -> RunConfig:
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(f"Unknown key '{key}'. {_own_key(key, values) or suggest(key, names)}")
+            raise UserError(f"Unknown key '{key}'. {_hint(key, names, values)}")
     config = build(RunConfig, shared)
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
     own = _outside_values(config) | _own_values(prefix, values, foreign)
@@ -216,12 +217,20 @@ def params_of(config: RunConfig) -> Any:
     return build(strategy.Params, dict(config.params))
 
 
+def setting_groups() -> dict[str, dict[str, dataclasses.Field[Any]]]:
+    """Return every key's field: under ``""`` the shared keys, under its name an algorithm's own."""
+    groups = {"": {kebab(f.name): f for f in _shared_fields()}}
+    for name in sorted(registry.ALGORITHMS):
+        own = dataclasses.fields(registry.params(name))
+        groups[name] = {f"{name}.{kebab(f.name)}": f for f in own}
+    return groups
+
+
 def all_defaults() -> dict[str, Scalar]:
     """Return every key with its default: shared keys and those of all registered algorithms."""
-    values = {k: v for k, v in defaults(RunConfig).items() if k != "params"}
-    for name in registry.ALGORITHMS:
-        own = defaults(registry.params(name))
-        values |= {f"{name}.{key}": value for key, value in own.items()}
+    values: dict[str, Scalar] = {}
+    for group in setting_groups().values():
+        values |= {key: cast(Scalar, field.default) for key, field in group.items()}
     return values
 
 
@@ -284,12 +293,15 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
         ) from None
 
 
-def _own_key(key: str, values: Mapping[str, Any]) -> str:
-    """Return a hint if an unknown shared key is one of the algorithm's own without its prefix."""
+def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
+    """Say what an unknown shared key may have been meant as; the algorithm's own keys count too."""
     algo = str(values.get("algo", "fedavg"))
-    if algo in registry.ALGORITHMS and key in defaults(registry.params(algo)):
+    own = defaults(registry.params(algo)) if algo in registry.ALGORITHMS else {}
+    if key in own:
         return f"It is a setting of {algo}: write {algo}.{key}."
-    return ""
+    spelt = {name: name for name in names} | {name: f"{algo}.{name}" for name in own}
+    near = difflib.get_close_matches(key, spelt, n=1, cutoff=0.5)
+    return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
 
 
 def _own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:

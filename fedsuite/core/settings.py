@@ -79,6 +79,22 @@ def defaults(cls: type[Any]) -> dict[str, Any]:
     return {kebab(f.name): f.default for f in dataclasses.fields(cls)}
 
 
+def spell(value: object) -> str:
+    """Write a value as the user does: ``True`` true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def allowed(field: dataclasses.Field[Any]) -> str:
+    """Say in a few words which values a setting takes."""
+    if field.metadata["choices"] is not None:
+        return ", ".join(field.metadata["choices"])
+    kinds = {bool: "true, false", int: "integer", float: "number", str: "text"}
+    limits = field.metadata["limits"]
+    signs = {"low": ">=", "above": ">", "high": "<="}
+    bounds = [f"{sign} {limits[end]:g}" for end, sign in signs.items() if limits[end] is not None]
+    return " ".join([kinds[type(field.default)], ", ".join(bounds)]).strip()
+
+
 def _check(key: str, value: Any, kind: Any, field: dataclasses.Field[Any]) -> Any:
     given, value = value, _convert(key, value, kind)
     choices = field.metadata["choices"]
