@@ -44,7 +44,8 @@ def settings(ctx: typer.Context, incomplete: str) -> Offers:
     near = [name for name in fields if name.startswith(incomplete)]
     offers = [(f"{name}=", fields[name].metadata["help"]) for name in near]
     if len(near) == 1:  # several offers that begin alike keep the shell from adding a space
-        offers += _spell(near[0], _values(fields[near[0]]))
+        values = _spell(near[0], _values(fields[near[0]]))
+        return values if len(values) > 1 else [*offers, *values]
     return offers
 
 

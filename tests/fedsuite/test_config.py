@@ -118,3 +118,44 @@ def test_toml_files_hold_tables_or_dotted_keys(tmp_path: Path) -> None:
     file.write_text("= nonsense")
     with pytest.raises(UserError, match="not valid TOML"):
         read_toml(file)
+
+
+def test_another_methods_key_is_refused_whatever_its_value() -> None:
+    for value in (0.1, 1):
+        with pytest.raises(UserError, match=r"'fedprox.zeta' is a setting of fedprox .* on taco"):
+            parse({"algo": "taco", "fedprox.zeta": value})
+    with pytest.raises(UserError, match=r"'taco.kappa' is a setting of taco"):
+        parse({"taco.kappa": 0.6})
+
+
+def test_flower_passes_every_methods_defaults() -> None:
+    given = all_defaults() | {"algo": "taco", "taco.kappa": 0.7}
+    assert dict(parse(given, foreign="default").params)["kappa"] == 0.7
+    with pytest.raises(UserError, match=r"'fedprox.zeta' is a setting of fedprox"):
+        parse(given | {"fedprox.zeta": 0.2}, foreign="default")
+
+
+def test_flower_apps_refuse_what_a_user_set_for_another_method(tmp_path: Path) -> None:
+    from flwr.app import Context, RecordDict
+
+    from fedsuite.engines.inline import InlineGrid
+    from fedsuite.server_app import main
+
+    small = {"num-clients": 2, "num-rounds": 1, "model": "mlp", "run-name": "x"}
+    given = all_defaults() | small | {"algo": "avg", "results-dir": str(tmp_path)}
+    for zeta, refused in ((0.2, True), (0.1, False)):
+        context = Context(0, 0, {}, RecordDict(), given | {"fedprox.zeta": zeta})
+        if refused:
+            with pytest.raises(UserError, match="is a setting of fedprox and has no effect on avg"):
+                main(InlineGrid(1), context)
+        else:
+            main(InlineGrid(1), context)
+    assert (tmp_path / "x" / "summary.json").exists()
+
+
+def test_keys_of_other_methods_may_be_ignored_but_never_wrong() -> None:
+    assert parse({"algo": "taco", "fedprox.zeta": 1}, foreign="ignore") == parse({"algo": "taco"})
+    with pytest.raises(UserError, match="for fedprox.zeta: it must be at least 0"):
+        parse({"algo": "taco", "fedprox.zeta": -1}, foreign="ignore")
+    with pytest.raises(UserError, match="Unknown key 'fedprox.zita'"):
+        parse({"algo": "taco", "fedprox.zita": 1}, foreign="ignore")
