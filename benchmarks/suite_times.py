@@ -118,7 +118,7 @@ def resolved(plan: Plan) -> RunConfig:
     settings: dict[str, Any] = dict(plan.settings)
     if settings["algo"] not in ALGORITHMS:
         settings = {k: v for k, v in settings.items() if "." not in k} | {"algo": "fedavg"}
-    return parse(settings)
+    return parse(settings, foreign="ignore")
 
 
 def duration(seconds: float) -> str:

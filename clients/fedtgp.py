@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from clients.local import LocalClient
 from fedsuite.core.vector import Vector, last_layer
+from tasks.architectures import with_features
 from tasks.evaluation import BATCH
-from tasks.models import with_features
 
 
 class FedTgpClient(LocalClient):

@@ -7,94 +7,127 @@ Shared keys are the fields of :class:`RunConfig`; an algorithm's own keys live u
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from fedsuite import registry
-from fedsuite.core.settings import Scalar, UserError, build, defaults, kebab, setting, suggest
-from tasks.datasets import DATASETS, OWN
+from fedsuite.core.protocol import OWN
+from fedsuite.core.settings import (
+    Scalar,
+    UserError,
+    build,
+    defaults,
+    invalid,
+    kebab,
+    setting,
+    suggest,
+)
+from tasks.datasets import DATASETS
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
-from tasks.task import TaskSpec
+from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
+Foreign = Literal["refuse", "default", "ignore"]
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """All shared settings of a run; ``params`` holds the algorithm's own."""
 
-    algo: str = setting("fedavg", "algorithm, or MODULE:ATTRIBUTE of one of your own")
-    algo_settings: str = setting("", "own keys of an algorithm from outside, as JSON")
+    algo: str = setting(
+        "fedavg", "algorithm (`fedsuite list algorithms`), or MODULE:ATTRIBUTE of your own"
+    )
+    algo_settings: str = setting("", "settings of an algorithm of your own, as a JSON object")
     dataset: str = setting(
-        "digits", "what is learned; own = whatever deployed nodes have", choices=(*DATASETS, OWN)
+        "digits", "dataset; own = the data deployed nodes hold", choices=(*DATASETS, OWN)
     )
-    label_column: str = setting("label", "own: the column to learn")
-    model: str = setting("auto", "model; auto = the dataset's", choices=("auto", *MODELS))
-    partition: str = setting("dirichlet", "how rows are divided", choices=(*PARTITIONS, OWN))
-    dirichlet_alpha: float = setting(0.5, "dirichlet: concentration", above=0)
-    num_shards: int = setting(0, "shards: how many; 0 = all that clients take", low=0)
-    shards_per_client: int = setting(2, "shards: how many a client takes", low=1)
-    classes_per_client: int = setting(2, "pathological: classes a client has", low=1)
-    size_ratio: float = setting(10.0, "sizes: largest client over smallest", low=1)
+    label_column: str = setting("label", "target column (dataset=own)")
+    model: str = setting("auto", "model; auto = the dataset's default", choices=("auto", *MODELS))
+    partition: str = setting(
+        "dirichlet",
+        "how samples are divided among clients; own = as deployed nodes hold them",
+        choices=(*PARTITIONS, OWN),
+    )
+    dirichlet_alpha: float = setting(0.5, "concentration (partition=dirichlet)", above=0)
+    num_shards: int = setting(
+        0, "number of shards (partition=shards); 0 = num-clients x shards-per-client", low=0
+    )
+    shards_per_client: int = setting(2, "shards per client (partition=shards)", low=1)
+    classes_per_client: int = setting(2, "classes per client (partition=pathological)", low=1)
+    size_ratio: float = setting(
+        10.0, "samples of the largest client over the smallest's (partition=sizes)", low=1
+    )
     num_clients: int = setting(
-        20, "clients in the federation; deployed: as many as nodes", low=1, high=100_000
+        20, "number of clients; deployed: the number of nodes", low=1, high=100_000
     )
-    num_rounds: int = setting(20, "rounds", low=1)
-    fraction_train: float = setting(1.0, "share of clients sampled a round", above=0, high=1)
-    min_train_clients: int = setting(1, "fewest clients a round may use", low=1)
-    local_epochs: int = setting(1, "passes over a client's rows a round", low=1)
-    local_steps: int = setting(0, "batches a client trains a round; 0 = use epochs", low=0)
-    batch_size: int = setting(16, "rows a batch", low=1)
-    optimizer: str = setting("sgd", "local optimiser", choices=("sgd", "adam"))
+    num_rounds: int = setting(20, "number of rounds", low=1)
+    fraction_train: float = setting(1.0, "fraction of clients sampled per round", above=0, high=1)
+    min_train_clients: int = setting(1, "minimum number of clients per round", low=1)
+    local_epochs: int = setting(1, "local epochs per round", low=1)
+    local_steps: int = setting(0, "local steps per round; 0 = use local-epochs", low=0)
+    batch_size: int = setting(16, "batch size", low=1)
+    optimizer: str = setting("sgd", "local optimizer", choices=("sgd", "adam"))
     lr: float = setting(0.1, "local learning rate", above=0)
     lr_schedule: str = setting(
-        "constant", "learning rate over rounds", choices=("constant", "exponential")
+        "constant", "learning-rate schedule over rounds", choices=("constant", "exponential")
     )
-    lr_decay: float = setting(0.99, "exponential: factor a round", above=0, high=1)
-    momentum: float = setting(0.0, "sgd: momentum", low=0, high=0.9999)
-    weight_decay: float = setting(0.0, "L2 penalty", low=0)
-    server_lr: float = setting(1.0, "step of the server on the aggregated update", above=0)
-    seed: int = setting(0, "every random draw derives from it", low=0)
+    lr_decay: float = setting(
+        0.99, "decay per round, a factor (lr-schedule=exponential)", above=0, high=1
+    )
+    momentum: float = setting(0.0, "momentum (optimizer=sgd)", low=0, high=0.9999)
+    weight_decay: float = setting(0.0, "weight decay (L2 penalty)", low=0)
+    server_lr: float = setting(1.0, "server learning rate, on the aggregated update", above=0)
+    seed: int = setting(0, "seed of all random draws", low=0)
     eval_every: int = setting(1, "rounds between evaluations", low=1)
-    eval_rows: int = setting(0, "test rows the server scores on, drawn once; 0 = all", low=0)
+    eval_rows: int = setting(0, "test samples the server scores on, drawn once; 0 = all", low=0)
     personal_eval: str = setting(
         "auto",
-        "score clients on their own test rows; auto = where the algorithm is personal",
+        "score clients on their own test samples; auto = if the algorithm is personalised or "
+        "clients hold out test samples",
         choices=("auto", "on", "off"),
     )
     client_test_fraction: float = setting(
-        0.0, "share of a client's rows kept for its own test; 0 = 0.25 if needed", low=0, high=0.9
+        0.0, "fraction of a client's samples held out to test; 0 = 0.25 if needed", low=0, high=0.9
     )
-    pool_train_test: bool = setting(False, "divide train and test together among clients")
+    pool_train_test: bool = setting(False, "divide train and test samples together among clients")
     probe_per_class: int = setting(
-        0, "rows per class the server keeps as a probe; 0 = 1 if needed", low=0
+        0, "samples per class in the server's probe set; 0 = 1 if the algorithm needs one", low=0
     )
-    target_accuracy: float = setting(0.0, "accuracy to time; 0 = none", low=0, high=1)
-    stop_at_target: bool = setting(False, "end the run when the target is reached")
-    freeloaders: str = setting("", "clients that do not train: a count, or ids as '3,7,'")
-    device: str = setting("auto", "where to compute", choices=("auto", "cpu", "cuda"))
-    client_threads: int = setting(1, "CPU threads a client trains with", low=1, high=256)
+    target_accuracy: float = setting(
+        0.0, "accuracy whose time to reach is measured; 0 = none", low=0, high=1
+    )
+    stop_at_target: bool = setting(False, "stop when target-accuracy is reached")
+    freeloaders: str = setting(
+        "", "clients that do not train: a count such as 8, or ids such as '3,7,'"
+    )
+    device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
+    client_threads: int = setting(1, "CPU threads per client", low=1, high=256)
     round_timeout: float = setting(3600.0, "seconds to wait for a round's replies", above=0)
-    data_root: str = setting("", "folder with hub-style parquet")
-    server_data: str = setting("", "own: rows on the server to test on, as a node's data-path")
-    results_dir: str = setting("runs", "folder of run folders")
-    run_name: str = setting("", "the run's folder; empty = made from settings and time")
+    data_root: str = setting(
+        "", "folder of hub-style parquet datasets, relative to the current directory"
+    )
+    server_data: str = setting("", "test data of the server, as a node's data-path (dataset=own)")
+    results_dir: str = setting("runs", "folder of run folders, relative to the current directory")
+    run_name: str = setting(
+        "", "name of the run and its folder; empty = made from settings and time"
+    )
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
-    resume: bool = setting(False, "go on with the run named run-name")
+    resume: bool = setting(False, "resume the interrupted run named run-name")
     tracking: str = setting(
-        "none", "copy the rounds into event files", choices=("none", "tensorboard")
+        "none", "also write metrics for a tracker", choices=("none", "tensorboard")
     )
     params: tuple[tuple[str, Scalar], ...] = ()
 
     @property
     def task(self) -> TaskSpec:
-        """What decides the task."""
+        """What identifies the task."""
         return TaskSpec(
             dataset=self.dataset,
             data_root=self.data_root,
@@ -111,7 +144,7 @@ class RunConfig:
 
     @property
     def freeloader_ids(self) -> tuple[int, ...]:
-        """The clients that only pretend to train."""
+        """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
 
     def learning_rate(self, server_round: int) -> float:
@@ -143,22 +176,28 @@ class RunConfig:
         return json.dumps(self.flat())
 
 
-def parse(values: Mapping[str, Any]) -> RunConfig:
-    """Check typed or command-line values and fill in what depends on others."""
+def parse(values: Mapping[str, Any], foreign: Foreign = "refuse") -> RunConfig:
+    """Check typed or command-line values and fill in what depends on others.
+
+    ``foreign`` is for keys of algorithms that the run does not use: ``refuse`` them, accept them
+    with their ``default``, since Flower passes those for every run, or ``ignore`` them. Everything
+    that needs no algorithm's code is checked before that code is imported.
+    """
     shared = {k: v for k, v in values.items() if "." not in k}
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(f"Unknown key '{key}'. {_own_key(key, values) or suggest(key, names)}")
+            raise UserError(f"Unknown key '{key}'. {_hint(key, names, values)}")
     config = build(RunConfig, shared)
-    algorithm = registry.find(config.algo)
-    own = _outside_values(config) | _own_values(registry.namespace(config.algo), values)
-    params = build(algorithm.strategy.Params, own, f"{registry.namespace(config.algo)}.")
+    prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
+    own = _outside_values(config) | _own_values(prefix, values, foreign)
+    params = build(kind, own, f"{prefix}.")
     config = dataclasses.replace(
         config,
         params=tuple((kebab(f.name), getattr(params, f.name)) for f in dataclasses.fields(params)),
     )
-    return _resolve(config, algorithm)
+    _refuse_contradictions(config)
+    return _resolve(config, registry.find(config.algo))
 
 
 def from_json(text: str) -> RunConfig:
@@ -178,12 +217,20 @@ def params_of(config: RunConfig) -> Any:
     return build(strategy.Params, dict(config.params))
 
 
+def setting_groups() -> dict[str, dict[str, dataclasses.Field[Any]]]:
+    """Return every key's field: under ``""`` the shared keys, under its name an algorithm's own."""
+    groups = {"": {kebab(f.name): f for f in _shared_fields()}}
+    for name in sorted(registry.ALGORITHMS):
+        own = dataclasses.fields(registry.params(name))
+        groups[name] = {f"{name}.{kebab(f.name)}": f for f in own}
+    return groups
+
+
 def all_defaults() -> dict[str, Scalar]:
     """Return every key with its default: shared keys and those of all registered algorithms."""
-    values = {k: v for k, v in defaults(RunConfig).items() if k != "params"}
-    for name in registry.ALGORITHMS:
-        own = defaults(registry.find(name).strategy.Params)
-        values |= {f"{name}.{key}": value for key, value in own.items()}
+    values: dict[str, Scalar] = {}
+    for group in setting_groups().values():
+        values |= {key: cast(Scalar, field.default) for key, field in group.items()}
     return values
 
 
@@ -211,18 +258,19 @@ def parse_freeloaders(text: str, num_clients: int) -> tuple[int, ...]:
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise UserError(
-            f"freeloaders = '{text}' is not possible: give a count such as 8, or client ids "
-            "such as '3,7,'."
+        raise invalid(
+            "freeloaders", text, "it takes a count such as 8, or client ids such as '3,7,'."
         ) from None
     if not numbers:
         return ()
     if "," not in text:
         numbers = list(range(num_clients - numbers[0], num_clients))
     if any(n < 0 or n >= num_clients for n in numbers) or len(set(numbers)) >= num_clients:
-        raise UserError(
-            f"freeloaders = '{text}' is not possible with num-clients = {num_clients}: ids go from "
-            f"0 to {num_clients - 1}, and at least one client must train."
+        raise invalid(
+            "freeloaders",
+            text,
+            f"with num-clients = {num_clients} ids are 0 to {num_clients - 1}, and at least one "
+            "client must train.",
         )
     return tuple(sorted(set(numbers)))
 
@@ -238,22 +286,26 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
     try:
         return dict(json.loads(config.algo_settings))
     except (ValueError, TypeError):
-        raise UserError(
-            f"algo-settings = '{config.algo_settings}' is not possible: it takes a JSON object "
-            "such as '{\"zeta\": 0.1}'."
+        raise invalid(
+            "algo-settings",
+            config.algo_settings,
+            "it takes a JSON object such as '{\"zeta\": 0.1}'.",
         ) from None
 
 
-def _own_key(key: str, values: Mapping[str, Any]) -> str:
-    """Say so if an unknown shared key is one of the algorithm's own without its prefix."""
+def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
+    """Say what an unknown shared key may have been meant as; the algorithm's own keys count too."""
     algo = str(values.get("algo", "fedavg"))
-    if algo in registry.ALGORITHMS and key in defaults(registry.find(algo).strategy.Params):
-        return f"It is {algo}'s own: write {algo}.{key}."
-    return ""
+    own = defaults(registry.params(algo)) if algo in registry.ALGORITHMS else {}
+    if key in own:
+        return f"It is a setting of {algo}: write {algo}.{key}."
+    spelt = {name: name for name in names} | {name: f"{algo}.{name}" for name in own}
+    near = difflib.get_close_matches(key, spelt, n=1, cutoff=0.5)
+    return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
 
 
-def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the keys under one algorithm's name; refuse names that are no algorithm's."""
+def _own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
+    """Pick the keys under one algorithm's name; check those of other algorithms."""
     known = {*registry.ALGORITHMS, algorithm}
     own = {}
     for key, value in values.items():
@@ -265,12 +317,39 @@ def _own_values(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
         elif owner not in known:
             raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
         else:
-            build(registry.find(owner).strategy.Params, {name: value}, f"{owner}.")
+            kind = registry.params(owner)
+            usual = build(kind, {name: value}, f"{owner}.") == kind()
+            if foreign == "refuse" or (foreign == "default" and not usual):
+                raise UserError(
+                    f"'{key}' is a setting of {owner} and has no effect on {algorithm}. Remove it, "
+                    f"or run {owner}."
+                )
     return own
 
 
+def _refuse_contradictions(config: RunConfig) -> None:
+    if config.min_train_clients > config.num_clients:
+        raise invalid(
+            "min-train-clients",
+            config.min_train_clients,
+            f"with num-clients = {config.num_clients} it must be at most {config.num_clients}; or "
+            "raise num-clients.",
+        )
+    if config.stop_at_target and config.target_accuracy == 0:
+        raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")
+    if config.resume and not config.run_name:
+        raise UserError("resume needs run-name, the run to resume.")
+    if "/" in config.run_name or config.run_name.startswith("."):
+        raise invalid(
+            "run-name",
+            config.run_name,
+            "it names a folder inside results-dir, without '/' and not starting with '.'.",
+        )
+    parse_freeloaders(config.freeloaders, config.num_clients)
+
+
 def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
-    """Replace ``auto`` and zero by what they mean here, and refuse contradictions."""
+    """Replace ``auto`` and zero by what they mean for this dataset and algorithm."""
     changes: dict[str, Any] = {}
     if config.model == "auto" and config.dataset != OWN:
         changes["model"] = DATASETS[config.dataset].default_model
@@ -281,19 +360,4 @@ def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
         changes["client_test_fraction"] = PERSONAL_TEST_FRACTION
     if algorithm.strategy.needs_probe and config.probe_per_class == 0:
         changes["probe_per_class"] = 1
-    if config.min_train_clients > config.num_clients:
-        raise UserError(
-            f"min-train-clients = {config.min_train_clients} is not possible with num-clients = "
-            f"{config.num_clients}: use at most {config.num_clients}, or raise num-clients too."
-        )
-    if config.stop_at_target and config.target_accuracy == 0:
-        raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")
-    if config.resume and not config.run_name:
-        raise UserError("resume needs run-name: the run to go on with.")
-    if "/" in config.run_name or config.run_name.startswith("."):
-        raise UserError(
-            f"run-name = '{config.run_name}' is not possible: it names a folder inside "
-            "results-dir, without '/' and not starting with '.'."
-        )
-    parse_freeloaders(config.freeloaders, config.num_clients)
     return dataclasses.replace(config, **changes)

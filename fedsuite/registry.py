@@ -1,17 +1,19 @@
-"""Which algorithms there are: one line each.
+"""The algorithms: one entry each.
 
-An algorithm is a strategy class and a client class. Both are named, not imported, so that
-listing algorithms stays quick. Something outside this package takes part by its own name:
-``algo="my_package.my_module:ALGORITHM"``, where ``ALGORITHM`` is an :class:`Algorithm`.
+An algorithm is a strategy class and a client class. Both are named, not imported, so that listing
+algorithms and checking their settings stays quick. One from outside this package goes by its own
+name: ``algo="my_package.my_module:ALGORITHM"``, where ``ALGORITHM`` is an :class:`Algorithm`.
 """
 
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.core.settings import UserError, suggest
+from fedsuite.core.settings import invalid, suggest
+from fedsuite.core.settings_source import Unreadable, read_params
 
 if TYPE_CHECKING:
     from clients.base import Client
@@ -26,47 +28,136 @@ class Algorithm:
     client: type[Client]
 
 
-ALGORITHMS: dict[str, tuple[str, str]] = {
-    "apple": ("strategies.apple:Apple", "clients.apple:AppleClient"),
-    "avg": ("strategies.avg:Avg", "clients.fedavg:FedAvgClient"),
-    "feda4": ("strategies.feda4:FedA4", "clients.feda4:FedA4Client"),
-    "fedacg": ("strategies.fedacg:FedAcg", "clients.fedacg:FedAcgClient"),
-    "fedadw": ("strategies.fedadw:FedAdw", "clients.fedadw:FedAdwClient"),
-    "fedamp": ("strategies.fedamp:FedAmp", "clients.fedamp:FedAmpClient"),
-    "fedavg": ("strategies.fedavg:FedAvg", "clients.fedavg:FedAvgClient"),
-    "fedbac": ("strategies.fedbac:FedBac", "clients.fedbac:FedBacClient"),
-    "feddual": ("strategies.feddual:FedDual", "clients.feddual:FedDualClient"),
-    "fedfomo": ("strategies.fedfomo:FedFomo", "clients.fedfomo:FedFomoClient"),
-    "fedprox": ("strategies.fedprox:FedProx", "clients.fedprox:FedProxClient"),
-    "fedprox-tailored": (
+@dataclass(frozen=True)
+class Entry:
+    """Where an algorithm's two classes are, and what it is in a line."""
+
+    strategy: str
+    client: str
+    summary: str
+
+
+ALGORITHMS: dict[str, Entry] = {
+    "apple": Entry(
+        "strategies.apple:Apple",
+        "clients.apple:AppleClient",
+        "personal models as learnt mixtures of all clients' cores",
+    ),
+    "avg": Entry(
+        "strategies.avg:Avg", "clients.fedavg:FedAvgClient", "plain mean of client models"
+    ),
+    "feda4": Entry(
+        "strategies.feda4:FedA4",
+        "clients.feda4:FedA4Client",
+        "probe-entropy weights and trajectory adaptation",
+    ),
+    "fedacg": Entry(
+        "strategies.fedacg:FedAcg",
+        "clients.fedacg:FedAcgClient",
+        "clients start where the server's momentum leads",
+    ),
+    "fedadw": Entry(
+        "strategies.fedadw:FedAdw",
+        "clients.fedadw:FedAdwClient",
+        "adaptive local aggregation and discrepancy weights",
+    ),
+    "fedamp": Entry(
+        "strategies.fedamp:FedAmp",
+        "clients.fedamp:FedAmpClient",
+        "personal models, each pulled to an attentive mean of similar ones",
+    ),
+    "fedavg": Entry(
+        "strategies.fedavg:FedAvg",
+        "clients.fedavg:FedAvgClient",
+        "average of client models, weighted by samples",
+    ),
+    "fedbac": Entry(
+        "strategies.fedbac:FedBac",
+        "clients.fedbac:FedBacClient",
+        "weights by agreement with the momentum and its stability",
+    ),
+    "feddual": Entry(
+        "strategies.feddual:FedDual",
+        "clients.feddual:FedDualClient",
+        "loss mixed with a divergence, barycentre for the last layer",
+    ),
+    "fedfomo": Entry(
+        "strategies.fedfomo:FedFomo",
+        "clients.fedfomo:FedFomoClient",
+        "each client mixes the models that lower its own loss",
+    ),
+    "fedprox": Entry(
+        "strategies.fedprox:FedProx",
+        "clients.fedprox:FedProxClient",
+        "FedAvg with a pull of clients towards the global model",
+    ),
+    "fedprox-tailored": Entry(
         "strategies.fedprox_tailored:FedProxTailored",
         "clients.fedprox:FedProxClient",
+        "FedProx with TACO's coefficient per client",
     ),
-    "fedtgp": ("strategies.fedtgp:FedTgp", "clients.fedtgp:FedTgpClient"),
-    "foolsgold": ("strategies.foolsgold:FoolsGold", "clients.fedavg:FedAvgClient"),
-    "local": ("strategies.local:Local", "clients.local:LocalClient"),
-    "pfedme": ("strategies.pfedme:PFedMe", "clients.pfedme:PFedMeClient"),
-    "scaffold": ("strategies.scaffold:Scaffold", "clients.scaffold:ScaffoldClient"),
-    "scaffold-tailored": (
+    "fedtgp": Entry(
+        "strategies.fedtgp:FedTgp",
+        "clients.fedtgp:FedTgpClient",
+        "clients share class prototypes that the server trains",
+    ),
+    "foolsgold": Entry(
+        "strategies.foolsgold:FoolsGold",
+        "clients.fedavg:FedAvgClient",
+        "weights by the direction of updates",
+    ),
+    "local": Entry(
+        "strategies.local:Local",
+        "clients.local:LocalClient",
+        "clients train alone, nothing is shared",
+    ),
+    "pfedme": Entry(
+        "strategies.pfedme:PFedMe",
+        "clients.pfedme:PFedMeClient",
+        "personal models by Moreau envelopes around a global one",
+    ),
+    "scaffold": Entry(
+        "strategies.scaffold:Scaffold",
+        "clients.scaffold:ScaffoldClient",
+        "control variates against client drift",
+    ),
+    "scaffold-tailored": Entry(
         "strategies.scaffold_tailored:ScaffoldTailored",
         "clients.scaffold:ScaffoldClient",
+        "SCAFFOLD with TACO's coefficient per client",
     ),
-    "stem": ("strategies.stem:Stem", "clients.stem:StemClient"),
-    "taco": ("strategies.taco:Taco", "clients.taco:TacoClient"),
+    "stem": Entry(
+        "strategies.stem:Stem",
+        "clients.stem:StemClient",
+        "variance-reduced momentum of clients and server",
+    ),
+    "taco": Entry(
+        "strategies.taco:Taco",
+        "clients.taco:TacoClient",
+        "tailored correction and aggregation, ejects freeloaders",
+    ),
 }
 
 
 def find(name: str) -> Algorithm:
     """Return an algorithm by its name here, or by ``MODULE:ATTRIBUTE`` elsewhere."""
     if name in ALGORITHMS:
-        strategy, client = (_load(reference) for reference in ALGORITHMS[name])
-        return Algorithm(strategy, client)
+        entry = ALGORITHMS[name]
+        return Algorithm(_load(entry.strategy), _load(entry.client))
     if ":" not in name:
-        raise UserError(f"algo = '{name}' is not possible. {suggest(name, ALGORITHMS)}")
+        raise invalid("algo", name, suggest(name, ALGORITHMS))
     found = _load(name)
     if not isinstance(found, Algorithm):
-        raise UserError(f"algo = '{name}' is not possible: it is not a fedsuite Algorithm.")
+        raise invalid("algo", name, "it is not a fedsuite Algorithm.")
     return found
+
+
+def params(name: str) -> type[Any]:
+    """Return the dataclass of an algorithm's own settings, importing as little as possible."""
+    if name in ALGORITHMS:
+        with suppress(Unreadable):
+            return read_params(ALGORITHMS[name].strategy)
+    return find(name).strategy.Params
 
 
 def namespace(name: str) -> str:
@@ -80,12 +171,12 @@ def _load(reference: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         if error.name and module.startswith(error.name):
-            raise UserError(
-                f"algo = '{reference}' is not possible: there is no module '{module}' on the "
-                "Python path. Install it, or put its folder into PYTHONPATH."
+            raise invalid(
+                "algo",
+                reference,
+                f"there is no module '{module}' on the Python path. Install it, or put its folder "
+                "into PYTHONPATH.",
             ) from None
         raise
     except AttributeError:
-        raise UserError(
-            f"algo = '{reference}' is not possible: module '{module}' has no '{attribute}'."
-        ) from None
+        raise invalid("algo", reference, f"module '{module}' has no '{attribute}'.") from None

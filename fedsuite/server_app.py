@@ -31,7 +31,7 @@ def main(grid: Grid, context: Context) -> None:
     end_with_command()
     try:
         engine = "ray" if is_simulated(grid) else "deployed"
-        folder = run(parse(context.run_config), grid, engine)
+        folder = run(parse(context.run_config, foreign="default"), grid, engine)
     except UserError as error:
         print(f"fedsuite: {error}", flush=True)
         raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -41,7 +40,6 @@ class Apple(PoolStrategy):
     """Sends everybody all cores."""
 
     Params = AppleParams
-    summary_line: ClassVar[str] = "personal models as learnt mixtures of all clients' cores"
 
     def broadcast(self) -> dict[str, Vector]:
         """Send cores, the run's first model for who has none yet, and shares of the data."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsuite.core.vector import Vector
 from strategies.base import BaseStrategy, Round
 from strategies.fedavg import uniform_weights
@@ -11,8 +9,6 @@ from strategies.fedavg import uniform_weights
 
 class Avg(BaseStrategy):
     """``w <- w + server_lr * mean_i v_i``."""
-
-    summary_line: ClassVar[str] = "plain mean of client models"
 
     def aggregate(self, this_round: Round) -> Vector:
         """Return the mean model."""

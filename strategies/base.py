@@ -46,7 +46,6 @@ class BaseStrategy(Strategy):
     """A Flower strategy over flat vectors and cohorts of clients."""
 
     Params: ClassVar[type[Any]] = NoParams
-    summary_line: ClassVar[str] = ""
     expects: ClassVar[tuple[str, ...]] = ("update",)
     shares_model: ClassVar[bool] = True
     needs_probe: ClassVar[bool] = False

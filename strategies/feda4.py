@@ -41,7 +41,6 @@ class FedA4(BaseStrategy):
     """Anti-bias aggregation, then adaptation along aligned trajectories."""
 
     Params = FedA4Params
-    summary_line: ClassVar[str] = "probe-entropy weights and trajectory adaptation"
     expects: ClassVar[tuple[str, ...]] = ("update", "trajectory")
     needs_probe: ClassVar[bool] = True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,6 @@ class FedAcg(BaseStrategy):
     """Server momentum that clients start ahead of."""
 
     Params = FedAcgParams
-    summary_line: ClassVar[str] = "clients start where the server's momentum leads"
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)

@@ -49,7 +49,6 @@ class FedAdw(BaseStrategy):
     Params = FedAdwParams
     needs_metrics: ClassVar[tuple[str, ...]] = ("discrepancy",)
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"discrepancy": (0.0, 100.0)}
-    summary_line: ClassVar[str] = "adaptive local aggregation and discrepancy weights"
 
     def aggregate(self, this_round: Round) -> Vector:
         """Eqs. 12 and 13."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +34,6 @@ class FedAmp(PoolStrategy):
     """Attention between clients' models."""
 
     Params = FedAmpParams
-    summary_line: ClassVar[str] = (
-        "personal models, each pulled to an attentive mean of similar ones"
-    )
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)

@@ -7,7 +7,6 @@ Deep Networks from Decentralized Data", AISTATS 2017.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,6 @@ class FedAvg(BaseStrategy):
     """Average of the clients' models, by samples or uniform."""
 
     Params = FedAvgParams
-    summary_line: ClassVar[str] = "average of client models, weighted by samples"
 
     def aggregate(self, this_round: Round) -> Vector:
         """Return the averaged model."""

@@ -44,7 +44,6 @@ class FedBac(BaseStrategy):
     Params = FedBacParams
     needs_metrics: ClassVar[tuple[str, ...]] = ("consensus", "reliability", "accuracy")
     limits = dict.fromkeys(needs_metrics, (0.0, 1.0 + ROUNDING))
-    summary_line: ClassVar[str] = "weights by agreement with the momentum and its stability"
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)

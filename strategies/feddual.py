@@ -10,7 +10,6 @@ the entry with the k-th smallest mean. Disagreeing clients then do not shrink th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +30,6 @@ class FedDual(BaseStrategy):
     """Mean for the body, barycentre for the last layer."""
 
     Params = FedDualParams
-    summary_line: ClassVar[str] = "loss mixed with a divergence, barycentre for the last layer"
 
     def aggregate(self, this_round: Round) -> Vector:
         """Average, then replace the last layer's part of the move."""

@@ -38,7 +38,6 @@ class FedFomo(PoolStrategy):
     """Keeps models and affinities, and chooses who receives whose model."""
 
     Params = FedFomoParams
-    summary_line: ClassVar[str] = "each client mixes the models that lower its own loss"
     expects: ClassVar[tuple[str, ...]] = ("update", "statistics", "gains")
     kept: ClassVar[tuple[str, ...]] = ("update", "statistics")
 

@@ -7,7 +7,6 @@ The server averages as FedAvg; the client adds ``zeta (w_local - w)`` to its gra
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from fedsuite.core.settings import setting
 from strategies.base import BaseStrategy
@@ -24,4 +23,3 @@ class FedProx(BaseStrategy):
     """FedAvg's server; ``zeta`` travels to the clients."""
 
     Params = FedProxParams
-    summary_line: ClassVar[str] = "FedAvg with a pull of clients towards the global model"

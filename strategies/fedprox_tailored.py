@@ -6,8 +6,6 @@ FedProx's client adds ``zeta_i (w_local - w)`` with its own ``zeta_i = zeta (1 -
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsuite.core.messages import Instruction
 from strategies.fedprox import FedProx
 from strategies.tailored import Tailored
@@ -15,8 +13,6 @@ from strategies.tailored import Tailored
 
 class FedProxTailored(Tailored, FedProx):
     """FedProx whose ``zeta`` differs by client."""
-
-    summary_line: ClassVar[str] = "FedProx with TACO's coefficient per client"
 
     def instruction(self, client: int) -> Instruction:
         """Replace the common ``zeta`` by the client's own."""

@@ -47,7 +47,6 @@ class FedTgp(BaseStrategy):
     """Trains one prototype per class."""
 
     Params = FedTgpParams
-    summary_line: ClassVar[str] = "clients share class prototypes that the server trains"
     expects: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     shares_model: ClassVar[bool] = False
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,6 @@ class FoolsGold(BaseStrategy):
     """Aggregation weights by the direction of updates."""
 
     Params = FoolsGoldParams
-    summary_line: ClassVar[str] = "weights by the direction of updates"
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)

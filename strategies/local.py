@@ -11,7 +11,6 @@ from strategies.base import BaseStrategy, Round
 class Local(BaseStrategy):
     """A server that only keeps time."""
 
-    summary_line: ClassVar[str] = "clients train alone, nothing is shared"
     expects: ClassVar[tuple[str, ...]] = ()
     shares_model: ClassVar[bool] = False
 

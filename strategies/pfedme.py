@@ -9,7 +9,6 @@ The server moves to ``(1 - beta) w + beta mean_i w_i``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +32,6 @@ class PFedMe(BaseStrategy):
     """A plain mean of the anchors ``w_i``; personal models stay with their clients."""
 
     Params = PFedMeParams
-    summary_line: ClassVar[str] = "personal models by Moreau envelopes around a global one"
 
     def aggregate(self, this_round: Round) -> Vector:
         """Go ``beta`` of the way to the mean."""

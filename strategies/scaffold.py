@@ -43,7 +43,6 @@ class Scaffold(BaseStrategy):
     """Plain mean of clients that correct their drift by control variates."""
 
     Params = ScaffoldParams
-    summary_line: ClassVar[str] = "control variates against client drift"
     expects: ClassVar[tuple[str, ...]] = ("update", "control_change")
     needs_metrics: ClassVar[tuple[str, ...]] = ("steps",)
 

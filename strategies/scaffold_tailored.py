@@ -6,8 +6,6 @@ SCAFFOLD's client adds ``a_i (c - c_i)`` with its own ``a_i = coefficient (1 - a
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsuite.core.messages import Instruction
 from strategies.scaffold import Scaffold
 from strategies.tailored import Tailored
@@ -15,8 +13,6 @@ from strategies.tailored import Tailored
 
 class ScaffoldTailored(Tailored, Scaffold):
     """SCAFFOLD whose coefficient differs by client."""
-
-    summary_line: ClassVar[str] = "SCAFFOLD with TACO's coefficient per client"
 
     def update_tells(self) -> bool:
         """Tailored coefficients are never 1, so an update tells only where there are none."""

@@ -34,7 +34,6 @@ class Stem(BaseStrategy):
     """Momentum on both sides, with a second gradient in every local step."""
 
     Params = StemParams
-    summary_line: ClassVar[str] = "variance-reduced momentum of clients and server"
     expects: ClassVar[tuple[str, ...]] = ("update", "direction")
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:

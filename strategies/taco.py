@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Taco(BaseStrategy):
     """Tailored correction coefficients, tailored aggregation, freeloader ejection."""
 
     Params = TacoParams
-    summary_line: ClassVar[str] = "tailored correction and aggregation, ejects freeloaders"
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)

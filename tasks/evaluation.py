@@ -16,7 +16,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Score:
-    """Mean cross-entropy, and how many of how many rows were right."""
+    """Mean cross-entropy, and how many of how many samples were classified correctly."""
 
     loss: float
     correct: int
@@ -24,14 +24,14 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """Share of rows that were right."""
+        """Fraction of samples classified correctly."""
         return self.correct / self.total
 
 
 def mean_probabilities(
     model: FlatModel, task: Task, indices: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Return the mean softmax over some rows, and the share of them that are right."""
+    """Return the mean softmax over some rows, and the accuracy on them."""
     model.module.eval()
     total, correct = np.zeros(task.shape.num_classes), 0
     with torch.inference_mode():

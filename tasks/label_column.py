@@ -1,4 +1,4 @@
-"""Let a ``flwr-datasets`` partitioner divide a column of labels, quickly and quietly."""
+"""Let a ``flwr-datasets`` partitioner divide a column of labels, without its cost and noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def label_column() -> Any:
             return np.asarray(indices, dtype=np.int64)
 
         def sort(self, *_: Any, **__: Any) -> Any:
-            """Stay as it is: only shards ask, and theirs is the sequence of their numbers."""
+            """Return it unchanged: only shards ask for this, and their numbers are in order."""
             return self
 
     return LabelColumn
@@ -48,7 +48,7 @@ def label_column() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep warnings about draws that are repeated, or refused in our own words, to ourselves."""
+    """Suppress warnings about draws that are repeated, or that we refuse in our own words."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

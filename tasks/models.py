@@ -1,206 +1,43 @@
-"""The models by name: each takes a batch of its kind of data and gives logits (n, classes).
+"""The models by name, and :func:`build_model`.
 
-In every model the modules are registered in the order the data passes through them, and the last
-one is the linear layer ``fc``, so that an algorithm can treat the top layers apart.
+A model is an entry here and the function of the same name in :mod:`tasks.architectures`, which
+needs torch and is imported when a model is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
-from typing import NamedTuple, cast
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from fedsuite.core.settings import UserError, suggest
 from tasks.shapes import DataShape
 
-CLASSIC_SIDE = 28  # what LeNet and the FedAvg CNN were made for; smaller images are padded
-SMALL_SIDE = 64  # up to this side ResNet-18 gets the stem for small images
-
-
-class Mlp(nn.Module):
-    """Fully connected layers with ReLU between them, over the flattened input."""
-
-    def __init__(self, inputs: int, hidden: Sequence[int], num_classes: int) -> None:
-        super().__init__()
-        self.hidden, self.fc = _linears(inputs, hidden, num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map features (n, ...) to logits."""
-        return _perceptron(x, self.hidden, self.fc)
-
-
-class Conv(NamedTuple):
-    """A convolution of stride 1, then a 2x2 max pool if ``pool``, then ReLU."""
-
-    channels: int
-    kernel: int
-    padding: int
-    pool: bool = True
-
-
-class ConvNet(nn.Module):
-    """Plain convolutions, then fully connected layers."""
-
-    def __init__(self, shape: DataShape, layers: Sequence[Conv], hidden: Sequence[int]) -> None:
-        super().__init__()
-        channels, height, width = shape.input_shape
-        self.convs = nn.ModuleList()
-        self.pools = tuple(layer.pool for layer in layers)
-        for out, kernel, padding, pool in layers:
-            self.convs.append(nn.Conv2d(channels, out, kernel, padding=padding))
-            growth, stride = 2 * padding - kernel + 1, 2 if pool else 1
-            channels = out
-            height, width = (height + growth) // stride, (width + growth) // stride
-        self.hidden, self.fc = _linears(channels * height * width, hidden, shape.num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map images (n, C, H, W) to logits."""
-        for conv, pool in zip(self.convs, self.pools, strict=True):
-            x = conv(x)
-            # ReLU commutes with the maximum, and after the pool it has a quarter of the work.
-            x = F.relu(F.max_pool2d(x, 2) if pool else x, inplace=True)
-        return _perceptron(x, self.hidden, self.fc)
-
-
-class CharLstm(nn.Module):
-    """LEAF's next-character model: embedding 8, two LSTM layers of 256, the last step to logits."""
-
-    def __init__(self, vocabulary: int, num_classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, 8)
-        self.lstm = nn.LSTM(8, 256, num_layers=2, batch_first=True)
-        self.fc = nn.Linear(256, num_classes)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Map character ids (n, length) to logits."""
-        steps, _ = self.lstm(self.embedding(ids))
-        logits: Tensor = self.fc(steps[:, -1])
-        return logits
-
-
-class FastText(nn.Module):
-    """Mean of the 32-wide embeddings of the tokens, then two linear layers with nothing between."""
-
-    def __init__(self, vocabulary: int, num_classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, 32, padding_idx=0)
-        self.fc1 = nn.Linear(32, 32)
-        self.fc = nn.Linear(32, num_classes)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Map token ids (n, length), 0 being padding, to logits."""
-        # The mask is explicit because aggregation or noise can move the padding row off zero.
-        weights = (ids != 0).to(self.embedding.weight.dtype)
-        weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
-        mean = torch.bmm(weights.unsqueeze(1), self.embedding(ids)).squeeze(1)
-        logits: Tensor = self.fc(self.fc1(mean))
-        return logits
-
-
-def _linears(
-    inputs: int, hidden: Sequence[int], num_classes: int
-) -> tuple[nn.ModuleList, nn.Linear]:
-    widths = (inputs, *hidden)
-    layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-    return layers, nn.Linear(widths[-1], num_classes)
-
-
-def _perceptron(x: Tensor, hidden: nn.ModuleList, fc: nn.Linear) -> Tensor:
-    x = x if x.dim() == 2 else x.flatten(1)
-    for layer in cast(Iterable[nn.Linear], hidden):
-        x = F.linear(x, layer.weight, layer.bias).relu_()
-    logits: Tensor = fc(x)
-    return logits
-
-
-def _classic_padding(shape: DataShape) -> int:
-    """Return the padding of a 5x5 convolution that was printed without any."""
-    return 2 if min(shape.input_shape[1:]) < CLASSIC_SIDE else 0
-
-
-def _mlp(shape: DataShape) -> nn.Module:
-    """Make TACO's perceptron for tables."""
-    return Mlp(prod(shape.input_shape), (32, 16, 8), shape.num_classes)
-
-
-def _lenet(shape: DataShape) -> nn.Module:
-    """Make LeNet-5 with ReLU and max pools; below 28x28 the second convolution is padded too."""
-    return ConvNet(shape, [Conv(6, 5, 2), Conv(16, 5, _classic_padding(shape))], (120, 84))
-
-
-def _cnn2(shape: DataShape) -> nn.Module:
-    """Make FedBaC's light CNN; it prints only "2 conv + 2 fc", the sizes are our choice."""
-    return ConvNet(shape, [Conv(32, 3, 1), Conv(64, 3, 1)], (128,))
-
-
-def _cnn3(shape: DataShape) -> nn.Module:
-    """Make FedA4's shallow CNN; it prints only "three-layer", the sizes are our choice."""
-    return ConvNet(shape, [Conv(32, 3, 1), Conv(64, 3, 1)], ())
-
-
-def _cnn4(shape: DataShape) -> nn.Module:
-    """Make the FedAvg CNN; below 28x28 its convolutions are padded."""
-    padding = _classic_padding(shape)
-    return ConvNet(shape, [Conv(32, 5, padding), Conv(64, 5, padding)], (512,))
-
-
-def _cnn6(shape: DataShape) -> nn.Module:
-    """Make FedA4's StandardCNN; it prints only "six layers", the sizes are our choice."""
-    pairs = [Conv(32, 3, 1, pool=False), Conv(32, 3, 1), Conv(64, 3, 1, pool=False), Conv(64, 3, 1)]
-    return ConvNet(shape, pairs, (512,))
-
-
-def _resnet18(shape: DataShape) -> nn.Module:
-    """Make ResNet-18; small images get a 3x3 stem of stride 1 and no first pool."""
-    # Slow to import, and no other model needs it.
-    from torchvision.models import resnet18  # type: ignore[import-untyped]
-
-    channels, height, width = shape.input_shape
-    model: nn.Module = resnet18(weights=None, num_classes=shape.num_classes)
-    if max(height, width) <= SMALL_SIDE:
-        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
-        model.maxpool = nn.Identity()
-    elif channels != 3:
-        model.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
-    return model
-
-
-def _lstm(shape: DataShape) -> nn.Module:
-    return CharLstm(shape.vocabulary, shape.num_classes)
-
-
-def _fasttext(shape: DataShape) -> nn.Module:
-    return FastText(shape.vocabulary, shape.num_classes)
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model by name: what it is, what data it can take and how to make it."""
+    """What a model is, and which data it takes."""
 
     summary: str
     kinds: tuple[str, ...]
-    make: Callable[[DataShape], nn.Module]
     smallest_side: int = 1
 
 
 MODELS: dict[str, ModelSpec] = {
-    "mlp": ModelSpec("perceptron with hidden layers 32-16-8", ("tabular", "image"), _mlp),
-    "lenet": ModelSpec("LeNet-5: 2 conv 5x5 (6, 16), 3 fc (120, 84)", ("image",), _lenet, 4),
-    "cnn2": ModelSpec("FedBaC's light CNN: 2 conv 3x3 (32, 64), 2 fc (128)", ("image",), _cnn2, 4),
-    "cnn3": ModelSpec("FedA4's shallow CNN: 2 conv 3x3 (32, 64), 1 fc", ("image",), _cnn3, 4),
-    "cnn4": ModelSpec("FedAvg's CNN: 2 conv 5x5 (32, 64), 2 fc (512)", ("image",), _cnn4, 4),
+    "mlp": ModelSpec("perceptron with hidden layers 32-16-8", ("tabular", "image")),
+    "lenet": ModelSpec("LeNet-5: 2 conv 5x5 (6, 16), 3 fc (120, 84)", ("image",), 4),
+    "cnn2": ModelSpec("FedBaC's light CNN: 2 conv 3x3 (32, 64), 2 fc (128)", ("image",), 4),
+    "cnn3": ModelSpec("FedA4's shallow CNN: 2 conv 3x3 (32, 64), 1 fc", ("image",), 4),
+    "cnn4": ModelSpec("FedAvg's CNN: 2 conv 5x5 (32, 64), 2 fc (512)", ("image",), 4),
     "cnn6": ModelSpec(
-        "FedA4's six-layer CNN: 4 conv 3x3 (32, 32, 64, 64), 2 fc (512)", ("image",), _cnn6, 4
+        "FedA4's six-layer CNN: 4 conv 3x3 (32, 32, 64, 64), 2 fc (512)", ("image",), 4
     ),
-    "resnet18": ModelSpec("ResNet-18, with a 3x3 stem up to 64x64 images", ("image",), _resnet18),
-    "lstm": ModelSpec("LEAF's 2-layer LSTM of 256 over characters", ("chars",), _lstm),
-    "fasttext": ModelSpec("mean of 32-wide token embeddings, 2 fc (32)", ("tokens",), _fasttext),
+    "resnet18": ModelSpec("ResNet-18, with a 3x3 stem up to 64x64 images", ("image",)),
+    "lstm": ModelSpec("LEAF's 2-layer LSTM of 256 over characters", ("chars",)),
+    "fasttext": ModelSpec("mean of 32-wide token embeddings, 2 fc (32)", ("tokens",)),
 }
 
 
@@ -208,24 +45,16 @@ def build_model(name: str, shape: DataShape, seed: int) -> nn.Module:
     """Make the model ``name`` for data of ``shape``, its weights drawn from ``seed`` alone."""
     if name not in MODELS:
         raise UserError(f"Unknown model '{name}'. {suggest(name, MODELS)}")
-    spec = MODELS[name]
-    _check_fit(name, spec, shape)
+    _check_fit(name, MODELS[name], shape)
+    import torch
+
+    from tasks import architectures
+
+    make: Callable[[DataShape], nn.Module] = getattr(architectures, name)
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which also reseeds the accelerators that the fork leaves out.
         torch.default_generator.manual_seed(seed)
-        return spec.make(shape)
-
-
-def with_features(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a batch's logits and its features: what enters the last linear layer."""
-    seen: list[Tensor] = []
-    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
-    hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        logits: Tensor = model(x)
-    finally:
-        hook.remove()
-    return logits, seen[0]
+        return make(shape)
 
 
 def _check_fit(name: str, spec: ModelSpec, shape: DataShape) -> None:

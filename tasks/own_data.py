@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from fedsuite.core.settings import UserError
-from tasks.datasets import DATASETS, OWN, OWN_SPEC, DatasetSpec
+from fedsuite.core.protocol import OWN
+from fedsuite.core.settings import UserError, invalid
+from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.preprocess import MISSING, decode_images, is_text, mean_std, places_in
 from tasks.shapes import DataShape
 
@@ -49,7 +50,7 @@ class Description:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Write it down."""
+        """Return it as JSON."""
         return json.dumps(dataclasses.asdict(self))
 
 
@@ -66,7 +67,7 @@ class Schema:
     categories: Mapping[str, tuple[str, ...]]
 
     def to_json(self) -> str:
-        """Write it down, always the same way."""
+        """Return it as JSON, the same text for the same schema."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @property
@@ -89,7 +90,7 @@ def read_schema(text: str) -> Schema:
 
 
 def read_description(text: str) -> Description:
-    """Read what a node sent, believing nothing; ``ValueError`` says what is wrong."""
+    """Read what a node sent, trusting none of it; ``ValueError`` says what is wrong."""
     if len(text) > MAX_DESCRIPTION:
         raise ValueError(f"its description has {len(text):,} characters, too many")
     try:
@@ -105,11 +106,11 @@ def read_description(text: str) -> Description:
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its description is not complete ({error!r})") from None
     if description.kind not in KINDS or not 1 <= description.rows <= MAX_ROWS:
-        raise ValueError(f"{description.rows} rows of kind '{description.kind}' are not possible")
+        raise ValueError(f"{description.rows} rows of kind '{description.kind}' are invalid")
     if description.kind == "image" and (
         len(description.shape) != 3 or not all(1 <= side <= 4096 for side in description.shape)
     ):
-        raise ValueError(f"images of shape {description.shape} are not possible")
+        raise ValueError(f"images of shape {description.shape} are invalid")
     _check_sums(description)
     return description
 
@@ -124,7 +125,7 @@ def _check_sums(description: Description) -> None:
     for count, total, squares in description.numbers.values():
         spread = math.sqrt(max(squares, 0.0) / count)
         if count != values or abs(total / count) > spread * (1 + ROUNDING) + ROUNDING:
-            raise ValueError("its sums are not possible")
+            raise ValueError("its sums are inconsistent")
 
 
 def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
@@ -156,11 +157,12 @@ def data_files(path: Path) -> list[Path]:
                 return files
         if files := sorted(f for f in path.glob("*/*") if f.suffix.lower() in PICTURES):
             return files
-    raise UserError(
-        f"data-path = '{path}' is not possible: "
-        + ("it holds no rows" if path.exists() else "there is no such file or folder")
-        + ". Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
-        "images per class."
+    why = "it holds no data" if path.exists() else "there is no such file or folder"
+    raise invalid(
+        "data-path",
+        path,
+        f"{why}. Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
+        "images per class.",
     )
 
 
@@ -169,9 +171,10 @@ def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
     if dataset != OWN:
         spec = DATASETS[dataset]
         if spec.kind not in KINDS:
-            raise UserError(
-                f"dataset = '{dataset}' is not possible with data of the nodes' own: only images "
-                "and tables are. Use partitions of it instead."
+            raise invalid(
+                "dataset",
+                dataset,
+                "nodes' own data must be images or tables. Use partitions of this dataset instead.",
             )
         _check_columns(table, [*_inputs(spec), spec.label])
         return spec
@@ -185,7 +188,7 @@ def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
 
 
 def describe(spec: DatasetSpec, table: pa.Table) -> Description:
-    """Say what a server must know of some rows, and no more."""
+    """Return what a server must know of some rows, and no more."""
     _refuse_gaps(spec, table)
     names = _values(_label_names(table[spec.label]), spec.label)
     if spec.kind == "image":

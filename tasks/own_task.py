@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.datasets import (
-    DATASETS,
-    OWN,
-    OWN_SPEC,
+from fedsuite.core.protocol import OWN
+from tasks.dataset_cache import (
     Dataset,
     build_once,
     default_cache_dir,
@@ -22,6 +20,7 @@ from tasks.datasets import (
     is_local,
     map_array,
 )
+from tasks.datasets import DATASETS, OWN_SPEC
 from tasks.own_data import (
     Description,
     Schema,
@@ -61,8 +60,8 @@ def server_task(
 ) -> Task:
     """Return the task of a server whose nodes own the data.
 
-    Its test rows are ``server_data``, else the test rows of a named dataset that is at hand, else
-    none.
+    Its test rows are ``server_data``, else the test rows of a named dataset that is on this
+    machine, else none.
     """
     if server_data:
         dataset = _open(Path(server_data).expanduser(), schema)
@@ -94,7 +93,7 @@ def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Data
         (place / "meta.json").write_text(schema.to_json(), encoding="utf-8")
 
     if not is_complete(folder):
-        build_once(folder, "rows of one's own", build)
+        build_once(folder, "the node's own rows", build)
     return _dataset(schema, map_array(folder / "x.npy"), map_array(folder / "y.npy"))
 
 

@@ -1,28 +1,40 @@
-"""How rows are divided among clients: seven schemes, each a function of the labels and a seed.
+"""The ways to divide rows among clients, by name.
 
-The draws are those of the ``flwr-datasets`` partitioners wherever one exists; they are given the
-label column alone, so no picture is ever decoded for a split. Rows are put in a seeded order
-first: what a scheme cuts (a class, a shard, a size) is then a random draw of the rows that
-qualify and not a stretch of the file.
+A scheme is an entry here and the function of the same name in :mod:`tasks.schemes`, which divides
+rows. Nothing heavy is imported here; :mod:`tasks.partitioning` divides.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from fedsuite.core.settings import invalid, kebab
 
-from fedsuite.core.seeds import generator, integer
-from fedsuite.core.settings import UserError, kebab, suggest
-from tasks.label_column import divide_by
 
-MIN_CLIENT_SAMPLES = 2
-GROUP_LABEL_PERCENT = {"A": 10, "B": 20, "C": 50}
+@dataclass(frozen=True)
+class Scheme:
+    """What a scheme does, and which of :class:`PartitionOptions` it reads."""
 
-Parts = list[np.ndarray]
+    summary: str
+    settings: tuple[str, ...] = ()
+
+
+PARTITIONS: dict[str, Scheme] = {
+    "iid": Scheme("equal parts, drawn at random"),
+    "dirichlet": Scheme(
+        "each class in shares drawn from Dir(dirichlet-alpha)", ("dirichlet_alpha",)
+    ),
+    "shards": Scheme(
+        "label-sorted shards, shards-per-client each", ("num_shards", "shards_per_client")
+    ),
+    "pathological": Scheme("classes-per-client classes each", ("classes_per_client",)),
+    "groups": Scheme("TACO's groups A, B, C with 10, 20 and 50 % of the labels"),
+    "natural": Scheme("one owner of the data per client"),
+    "sizes": Scheme(
+        "random rows in geometric sizes, largest = size-ratio x smallest", ("size_ratio",)
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -39,95 +51,12 @@ class PartitionOptions:
         """Refuse values no scheme could work with."""
         alpha = self.dirichlet_alpha
         if not 0 < alpha < math.inf:
-            raise UserError(f"dirichlet-alpha = {alpha} is not possible: it must be more than 0.")
+            raise invalid("dirichlet-alpha", alpha, "it must be more than 0.")
         lowest = {"num_shards": 0, "shards_per_client": 1, "classes_per_client": 1, "size_ratio": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
             if not low <= value < math.inf:
-                raise UserError(
-                    f"{kebab(name)} = {value} is not possible: it must be at least {low}."
-                )
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What a scheme divides: rows already in their seeded order."""
-
-    labels: np.ndarray
-    num_clients: int
-    options: PartitionOptions
-    seed: int
-    owners: np.ndarray | None
-    num_classes: int
-
-
-def partition(
-    scheme: str,
-    labels: np.ndarray,
-    num_clients: int,
-    options: PartitionOptions,
-    seed: int,
-    owners: np.ndarray | None = None,
-    num_classes: int = 0,
-) -> list[np.ndarray]:
-    """Divide rows among clients.
-
-    Parameters
-    ----------
-    scheme : str
-        One of ``PARTITIONS``.
-    labels : np.ndarray
-        The class of every row.
-    num_clients : int
-        How many parts to make.
-    options : PartitionOptions
-        The settings of the schemes.
-    seed : int
-        The same seed gives the same parts.
-    owners : np.ndarray | None
-        For ``natural``: who every row came from, as numbers or names.
-    num_classes : int
-        How many classes there should be; 0 takes those seen in ``labels``.
-
-    Returns
-    -------
-    list[np.ndarray]
-        One sorted int64 array of indices into ``labels`` per client; disjoint, none empty.
-    """
-    if scheme not in _SCHEMES:
-        raise UserError(f"partition = '{scheme}' is not possible. {suggest(scheme, _SCHEMES)}")
-    labels = np.asarray(labels)
-    _check_sizes(labels, num_clients, owners, num_classes)
-    order = generator(seed, "partition order").permutation(len(labels))
-    request = _Request(
-        labels=labels[order],
-        num_clients=num_clients,
-        options=options,
-        seed=seed,
-        owners=None if owners is None else np.asarray(owners)[order],
-        num_classes=num_classes,
-    )
-    parts = [np.sort(order[part]).astype(np.int64) for part in _SCHEMES[scheme].divide(request)]
-    _verify(scheme, parts, request)
-    return parts
-
-
-def fingerprint(parts: Sequence[np.ndarray]) -> str:
-    """Return 16 hex digits that name a split: the same rows for the same clients."""
-    digest = hashlib.sha256(f"{len(parts)}".encode())
-    for part in parts:
-        digest.update(f":{len(part)}:".encode())
-        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
-    return digest.hexdigest()[:16]
-
-
-def label_counts(parts: Sequence[np.ndarray], labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Count the rows of every class per client, as a (num_clients, num_classes) array."""
-    labels = np.asarray(labels)
-    counts = np.zeros((len(parts), num_classes), dtype=np.int64)
-    for client, part in enumerate(parts):
-        counts[client] = np.bincount(labels[part], minlength=num_classes)
-    return counts
+                raise invalid(kebab(name), value, f"it must be at least {low}.")
 
 
 def group_of(client: int, num_clients: int) -> str:
@@ -140,274 +69,3 @@ def group_of(client: int, num_clients: int) -> str:
     if not 0 <= client < num_clients:
         raise ValueError(f"There is no client {client} among {num_clients}.")
     return "ABC"[client % 3]
-
-
-def _iid(request: _Request) -> Parts:
-    """Equal parts of the shuffled rows."""
-    from flwr_datasets.partitioner import IidPartitioner
-
-    return divide_by(IidPartitioner(request.num_clients), request.labels)
-
-
-def _dirichlet(request: _Request) -> Parts:
-    """Per class, shares drawn from Dir(alpha); full clients are skipped (self-balancing)."""
-    from flwr_datasets.partitioner import DirichletPartitioner
-
-    alpha = request.options.dirichlet_alpha
-    partitioner = DirichletPartitioner(
-        num_partitions=request.num_clients,
-        partition_by="label",
-        alpha=float(alpha),
-        min_partition_size=MIN_CLIENT_SAMPLES,
-        self_balancing=True,
-        shuffle=False,
-        seed=integer(request.seed, "dirichlet"),
-    )
-    try:
-        return divide_by(partitioner, request.labels)
-    except ValueError:
-        raise UserError(
-            f"partition 'dirichlet' with dirichlet-alpha = {alpha:g} left somebody with fewer "
-            f"than {MIN_CLIENT_SAMPLES} samples in every draw ({request.num_clients} clients, "
-            f"{len(request.labels)} samples). Use a larger dirichlet-alpha or fewer clients."
-        ) from None
-
-
-def _shards(request: _Request) -> Parts:
-    """Rows sorted by label, cut into shards of equal size, ``shards_per_client`` each.
-
-    The shards are cut here, to within one row of each other, and ``ShardPartitioner`` deals them
-    out one by one. Left to cut them itself it drops the remainder: with 199 rows for 100 shards,
-    almost half of them. With ``num_shards`` above what clients take, the rest is left unused, as
-    in FedBaC (300 shards, 20 clients with 2 each).
-    """
-    from flwr_datasets.partitioner import ShardPartitioner
-
-    each, rows = request.options.shards_per_client, len(request.labels)
-    needed = request.num_clients * each
-    num_shards = request.options.num_shards or needed
-    if num_shards < needed:
-        raise UserError(
-            f"num-shards = {num_shards} is too few: {request.num_clients} clients with "
-            f"shards-per-client = {each} take {needed}. Use at least {needed}, or 0 for just that."
-        )
-    if num_shards > rows:
-        raise UserError(
-            f"partition 'shards' cannot cut {rows} samples into {num_shards} shards. "
-            "Use a smaller num-shards or shards-per-client, or fewer clients."
-        )
-    shards = np.array_split(np.argsort(request.labels, kind="stable"), num_shards)
-    partitioner = ShardPartitioner(
-        num_partitions=request.num_clients,
-        partition_by="label",
-        num_shards_per_partition=each,
-        shard_size=1,
-        shuffle=False,
-        seed=integer(request.seed, "shards"),
-    )
-    hands = divide_by(partitioner, np.arange(num_shards))
-    return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]
-
-
-def _pathological(request: _Request) -> Parts:
-    """``classes_per_client`` classes each, the rows of a class in equal parts for its holders.
-
-    With at least as many clients as classes, mode "first-deterministic" makes sure that every
-    class is held: client ``c`` has class ``c mod C``, the others are drawn. With fewer clients no
-    mode does (clients 0-4 with 2 of 10 classes hold 6 of them at best), so the classes are dealt
-    here as for ``groups``.
-    """
-    from flwr_datasets.partitioner import PathologicalPartitioner
-
-    classes, each = _classes(request, "pathological"), request.options.classes_per_client
-    if each > len(classes):
-        raise UserError(
-            f"classes-per-client = {each} is not possible: the data has {len(classes)} classes. "
-            f"Use at most {len(classes)}."
-        )
-    if request.num_clients < len(classes):
-        return _deal_classes(request, classes, [each] * request.num_clients)
-    partitioner = PathologicalPartitioner(
-        num_partitions=request.num_clients,
-        partition_by="label",
-        num_classes_per_partition=each,
-        class_assignment_mode="first-deterministic",
-        shuffle=False,
-        seed=integer(request.seed, "pathological"),
-    )
-    try:
-        return divide_by(partitioner, request.labels)
-    except ValueError:
-        raise UserError(
-            f"partition 'pathological' with classes-per-client = {each} gave a class to more "
-            f"clients than it has samples ({request.num_clients} clients, {len(request.labels)} "
-            "samples). Use fewer clients or a smaller classes-per-client."
-        ) from None
-
-
-def _groups(request: _Request) -> Parts:
-    """TACO's three groups (Section IV-A): clients with 10, 20 or 50 % of the labels.
-
-    The number of classes is rounded to the nearest, halves up, and is at least one: 1, 2 and 5 of
-    10 classes; 6, 12 and 31 of 62. Which ones is drawn, and the rows of a class are divided
-    equally among its holders, on which the paper is silent.
-    """
-    classes = _classes(request, "groups")
-    shares = [
-        GROUP_LABEL_PERCENT[group_of(client, request.num_clients)]
-        for client in range(request.num_clients)
-    ]
-    return _deal_classes(
-        request, classes, [max(1, (share * len(classes) + 50) // 100) for share in shares]
-    )
-
-
-def _natural(request: _Request) -> Parts:
-    """One owner per client: ``num_clients`` of them drawn, in owner order.
-
-    This is ``NaturalIdPartitioner`` in vectorised form: that one walks the rows in Python, and
-    takes a minute for the 3.3 million of Shakespeare.
-    """
-    if request.owners is None:
-        raise UserError(
-            "partition 'natural' needs a dataset whose rows have owners: femnist (writers) or "
-            "shakespeare (speakers). Use one of these or another partition."
-        )
-    names, owner = np.unique(request.owners, return_inverse=True)
-    if request.num_clients > len(names):
-        raise UserError(
-            f"num-clients = {request.num_clients} is not possible with partition 'natural': the "
-            f"dataset has {len(names)} owners. Use at most {len(names)}."
-        )
-    ends = np.cumsum(np.bincount(owner))
-    rows_of = np.split(np.argsort(owner, kind="stable"), ends[:-1])
-    draw = generator(request.seed, "owners")
-    return [rows_of[name] for name in np.sort(draw.permutation(len(names))[: request.num_clients])]
-
-
-def _sizes(request: _Request) -> Parts:
-    """Rows at random, in sizes that grow geometrically from the first client to the last."""
-    from flwr_datasets.partitioner import SizePartitioner
-
-    sizes = _geometric_sizes(len(request.labels), request.num_clients, request.options.size_ratio)
-    return divide_by(SizePartitioner(sizes), request.labels)
-
-
-@dataclass(frozen=True)
-class _Scheme:
-    summary: str
-    divide: Callable[[_Request], Parts]
-    settings: tuple[str, ...] = ()
-
-
-_SCHEMES = {
-    "iid": _Scheme("equal parts, drawn at random", _iid),
-    "dirichlet": _Scheme(
-        "each class in shares drawn from Dir(dirichlet-alpha)", _dirichlet, ("dirichlet_alpha",)
-    ),
-    "shards": _Scheme(
-        "label-sorted shards, shards-per-client each",
-        _shards,
-        ("num_shards", "shards_per_client"),
-    ),
-    "pathological": _Scheme(
-        "classes-per-client classes each", _pathological, ("classes_per_client",)
-    ),
-    "groups": _Scheme("TACO's groups A, B, C with 10, 20 and 50 % of the labels", _groups),
-    "natural": _Scheme("one owner of the data per client", _natural),
-    "sizes": _Scheme(
-        "random rows in geometric sizes, largest = size-ratio x smallest", _sizes, ("size_ratio",)
-    ),
-}
-PARTITIONS: dict[str, str] = {name: scheme.summary for name, scheme in _SCHEMES.items()}
-
-
-def _check_sizes(
-    labels: np.ndarray, num_clients: int, owners: np.ndarray | None, num_classes: int
-) -> None:
-    """Refuse what no scheme can divide."""
-    if num_clients < 1:
-        raise UserError(f"num-clients = {num_clients} is not possible: it must be at least 1.")
-    if num_clients > len(labels):
-        raise UserError(
-            f"num-clients = {num_clients} is not possible: there are {len(labels)} samples to "
-            f"divide. Use at most {len(labels)} clients."
-        )
-    if owners is not None and len(owners) != len(labels):
-        raise ValueError(f"There are {len(owners)} owners for {len(labels)} labels.")
-    if num_classes and not 0 <= labels.min() <= labels.max() < num_classes:
-        raise ValueError(
-            f"Labels go from {labels.min()} to {labels.max()}, outside {num_classes} classes."
-        )
-
-
-def _verify(scheme: str, parts: Parts, request: _Request) -> None:
-    """Make sure that nobody is empty and no row was given twice."""
-    described = f"partition '{scheme}'"
-    chosen = [
-        f"{kebab(key)} = {getattr(request.options, key):g}" for key in _SCHEMES[scheme].settings
-    ]
-    if chosen:
-        described += f" with {' and '.join(chosen)}"
-    advice = "Use fewer clients, another partition" + (
-        f" or another {' or '.join(map(kebab, _SCHEMES[scheme].settings))}."
-        if chosen
-        else " or more data."
-    )
-    for client, part in enumerate(parts):
-        if len(part) == 0:
-            raise UserError(
-                f"{described} left client {client} without data ({request.num_clients} clients, "
-                f"{len(request.labels)} samples). {advice}"
-            )
-    if np.bincount(np.concatenate(parts)).max() > 1:
-        raise UserError(f"{described} gave the same sample to two clients. {advice}")
-
-
-def _classes(request: _Request, scheme: str) -> np.ndarray:
-    """Return the classes a scheme can assign, refusing if one of them has no rows."""
-    seen = np.unique(request.labels)
-    missing = np.setdiff1d(np.arange(request.num_classes), seen)
-    if len(missing):
-        numbers = ", ".join(str(label) for label in missing)
-        raise UserError(
-            f"partition '{scheme}' assigns classes to clients, but there are no samples of "
-            f"class {numbers} (of {request.num_classes}). Use another partition or more data."
-        )
-    return seen
-
-
-def _deal_classes(request: _Request, classes: np.ndarray, per_client: Sequence[int]) -> Parts:
-    """Give client ``c`` ``per_client[c]`` different classes and a part of each one's rows.
-
-    Everybody takes the classes that have the fewest holders so far, ties broken by the seed. So
-    the numbers of holders differ by one at most, and every class is held if that is possible.
-    """
-    draw = generator(request.seed, "classes")
-    holders: list[list[int]] = [[] for _ in classes]
-    for client, count in enumerate(per_client):
-        taken = np.array([len(clients) for clients in holders])
-        for label in np.lexsort((draw.random(len(classes)), taken))[:count]:
-            holders[label].append(client)
-    pieces: list[Parts] = [[] for _ in per_client]
-    for label, clients in zip(classes, holders, strict=True):
-        if clients:
-            rows = np.flatnonzero(request.labels == label)
-            for client, piece in zip(clients, np.array_split(rows, len(clients)), strict=True):
-                pieces[client].append(piece)
-    return [np.concatenate(piece) for piece in pieces]
-
-
-def _geometric_sizes(total: int, count: int, ratio: float) -> list[int]:
-    """Return ``count`` ascending whole numbers >= 1 that add up to ``total``.
-
-    They follow ``ratio ** (i / (count - 1))`` as nearly as whole numbers can.
-    """
-    weights = float(ratio) ** (np.linspace(0, 1, count) - 1) if count > 1 else np.ones(1)
-    ideal = total * weights / weights.sum()
-    sizes = np.maximum(np.floor(ideal), 1).astype(np.int64)
-    sizes[np.argsort(sizes - ideal)[: max(0, total - sizes.sum())]] += 1
-    while (over := sizes.sum() - total) > 0:
-        above_one = np.flatnonzero(sizes > 1)
-        sizes[above_one[np.argsort((ideal - sizes)[above_one])[:over]]] -= 1
-    return [int(size) for size in np.sort(sizes)]

@@ -71,7 +71,7 @@ def _splits(rows: Rows) -> list[tuple[str, pa.Table]]:
 
 
 def is_text(column: pa.ChunkedArray) -> bool:
-    """Say whether a column holds words."""
+    """Return whether a column holds words."""
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedsuite.core import seeds
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, invalid
 
 if TYPE_CHECKING:
     from tasks.datasets import DatasetSpec
@@ -52,7 +52,7 @@ def find_source(spec: DatasetSpec, data_root: str) -> Source:
     """Choose the source of a dataset without reading any row: embedded, mirror, then hub."""
     root = Path(data_root).expanduser().resolve() if data_root else None
     if root is not None and not root.is_dir():
-        raise UserError(f"data-root = '{data_root}' is not a directory.")
+        raise invalid("data-root", data_root, "it is not a directory.")
     if spec.embedded:
         return Source("embedded", (version("scikit-learn"),), lambda: _read_digits(spec))
     folders = [root / spec.folder, root / spec.name] if root is not None else []
@@ -229,7 +229,7 @@ def _hub_table(spec: DatasetSpec, split: Any) -> pa.Table:
 
 
 def _why_offline() -> str:
-    """Say in a few words why the hub cannot be reached; empty if it can."""
+    """Return in a few words why the hub cannot be reached; empty if it can."""
     for key in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         if os.environ.get(key, "").upper() in {"1", "ON", "YES", "TRUE"}:
             return f"{key} is set, and it is not in the hub's own cache"
@@ -259,7 +259,7 @@ def _offline_mode(enabled: bool) -> Iterator[None]:
 
 
 def _not_found(spec: DatasetSpec, root: Path | None, reason: str) -> UserError:
-    """Say where a dataset was looked for and the two ways to provide it."""
+    """Return the error that names where a dataset was looked for, and two ways to provide it."""
     mirror = f"data-root '{root}' has no" if root is not None else "data-root is not set, so no"
     hub = f"the Hugging Face hub as '{spec.hub_id}'" if spec.hub_id else "the Hugging Face hub"
     ways = f"Set data-root to a folder that holds {spec.folder}/train-*.parquet"

@@ -1,7 +1,7 @@
 """A task: one dataset divided among clients, ready to be trained on.
 
-The order of cuts is fixed: the probe set leaves the training rows first, then train and test are
-pooled if asked, then clients get their parts, then each client's own test rows are set aside.
+The order is fixed: the probe set is taken out of the training rows first, then train and test are
+pooled if asked, then clients get their parts, then each client's own test rows are held out.
 """
 
 from __future__ import annotations
@@ -18,26 +18,13 @@ import numpy as np
 import torch
 
 from fedsuite.core import seeds
-from fedsuite.core.settings import UserError
-from tasks.datasets import OWN, Dataset, default_cache_dir, load_dataset
-from tasks.partitions import PartitionOptions, fingerprint, partition
+from fedsuite.core.protocol import OWN
+from fedsuite.core.settings import UserError, invalid
+from tasks.dataset_cache import Dataset, default_cache_dir, load_dataset
+from tasks.partitioning import fingerprint, partition
+from tasks.task_spec import TaskSpec
 
 SPLIT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """Everything that decides who has which rows."""
-
-    dataset: str
-    data_root: str
-    partition: str
-    options: PartitionOptions
-    num_clients: int
-    seed: int
-    client_test_fraction: float = 0.0
-    pool_train_test: bool = False
-    probe_per_class: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ class Split:
 
     @property
     def fingerprint(self) -> str:
-        """A short name for this very split."""
+        """A short name of this split."""
         return self.name or fingerprint([*self.train, *self.own_test, self.probe, self.test])
 
 
@@ -81,9 +68,11 @@ class Task:
 def open_task(spec: TaskSpec) -> Task:
     """Return the task, opened once per process."""
     if spec.partition == OWN and spec.dataset != OWN:
-        raise UserError(
-            "partition = 'own' is what deployed SuperNodes with data of their own have; a "
-            "simulation divides its rows, see `fedsuite list partitions`."
+        raise invalid(
+            "partition",
+            OWN,
+            "only deployed SuperNodes have data of their own; for a simulation see "
+            "`fedsuite list partitions`.",
         )
     dataset = load_dataset(spec.dataset, spec.data_root)
     return Task(dataset, _cached_split(spec, dataset))
@@ -130,10 +119,11 @@ def draw_probe(dataset: Dataset, rows: np.ndarray, per_class: int, seed: int) ->
         if len(candidates) <= per_class:
             if dataset.shape.kind == "chars":
                 continue
-            raise UserError(
-                f"probe-per-class = {per_class} is not possible: class {label} of "
-                f"{dataset.spec.name} has {len(candidates)} rows to take them from. Use a smaller "
-                "number."
+            raise invalid(
+                "probe-per-class",
+                per_class,
+                f"class {label} of {dataset.spec.name} has {len(candidates)} training samples, and "
+                "some must remain. Use a smaller number.",
             )
         chosen.append(draw.choice(candidates, per_class, replace=False))
     return np.sort(np.concatenate(chosen))
@@ -142,12 +132,12 @@ def draw_probe(dataset: Dataset, rows: np.ndarray, per_class: int, seed: int) ->
 def hold_out(
     rows: np.ndarray, fraction: float, seed: int, client: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Set a client's own test rows aside; both sides keep at least one row."""
+    """Hold out a client's own test rows; both sides keep at least one row."""
     if fraction == 0:
         return rows, rows[:0]
     if len(rows) < 2:
         raise UserError(
-            f"client-test-fraction = {fraction} needs at least 2 rows per client, "
+            f"client-test-fraction = {fraction} needs at least 2 samples per client, "
             f"but client {client} has {len(rows)}. Use fewer clients or another partition."
         )
     count = min(max(round(fraction * len(rows)), 1), len(rows) - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fedsuite.core.files import read_document, read_lines
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.folder import RunFolder
-from tasks.models import MODELS
+from tasks import architectures
 from tasks.shapes import DataShape
 
 Experiment = Callable[..., Path]
@@ -263,8 +262,7 @@ def small_batch_norm(shape: DataShape) -> nn.Module:
 @pytest.fixture
 def batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``mlp`` be a small model with batch-norm statistics."""
-    small = dataclasses.replace(MODELS["mlp"], make=small_batch_norm)
-    monkeypatch.setitem(MODELS, "mlp", small)
+    monkeypatch.setattr(architectures, "mlp", small_batch_norm)
 
 
 @pytest.mark.usefixtures("batch_norm")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from fedsuite.cli.command import Command, Group, positive
 from fedsuite.core.settings import UserError
 
 FOLDER = ".fedsuite-deploy"
@@ -15,89 +16,49 @@ CONNECTION = "local-deployment"
 NODES = 4
 SOON = timedelta(days=30)
 
-
-def add_deploy_commands(commands: Any, positive: Callable[[str], int]) -> None:
-    """Add them to the command line."""
-    deploy = commands.add_parser("deploy", help="certificates, keys, and a federation to try")
-    parts = deploy.add_subparsers(metavar="WHAT", required=True)
-    _add_certs(parts, positive)
-    _add_keys(parts, positive)
-    _add_connect(parts)
-    _add_up(parts, positive)
-    down = parts.add_parser("down", help="end the local federation")
-    _add_folder(down)
-    down.set_defaults(do=_down)
-    status = parts.add_parser("status", help="say how the local federation stands")
-    _add_folder(status)
-    status.set_defaults(do=_status)
+commands = typer.Typer(cls=Group, help="Certificates, keys, and a federation on this machine.")
+Folder = Annotated[
+    str,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help=f"the federation's folder (default: {FOLDER})",
+        show_default=False,
+    ),
+]
 
 
-def _add_certs(parts: Any, positive: Callable[[str], int]) -> None:
-    certs = parts.add_parser("certs", help="make a CA and the SuperLink's certificate")
-    certs.add_argument("--dir", default="certs", help="where to (default: certs)")
-    certs.add_argument(
-        "--name",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="HOST",
-        help="DNS name or IP address of the SuperLink, as SuperNodes call it",
-    )
-    certs.add_argument("--days", type=positive, default=365, metavar="N", help="validity")
-    certs.add_argument("--force", action="store_true", help="write over existing files, CA too")
-    certs.add_argument("--check", action="store_true", help="only say when they expire")
-    certs.set_defaults(do=_certs)
-
-
-def _add_keys(parts: Any, positive: Callable[[str], int]) -> None:
-    keys = parts.add_parser("keys", help="make keys of SuperNodes")
-    keys.add_argument("count", type=positive, metavar="N", help="how many")
-    keys.add_argument("--dir", default="keys", help="where to (default: keys)")
-    keys.add_argument("--register", default="", metavar="NAME", help="at this SuperLink connection")
-    keys.set_defaults(do=_keys)
-
-
-def _add_connect(parts: Any) -> None:
-    connect = parts.add_parser("connect", help="name a SuperLink, so that runs can go there")
-    connect.add_argument("name", metavar="NAME", help="what to call it")
-    connect.add_argument("address", metavar="HOST:PORT", help="of the SuperLink's Control API")
-    connect.add_argument("--ca", required=True, metavar="FILE", help="its CA's certificate")
-    connect.set_defaults(do=_connect)
-
-
-def _add_up(parts: Any, positive: Callable[[str], int]) -> None:
-    up = parts.add_parser("up", help="start a SuperLink and SuperNodes on this machine")
-    up.add_argument(
-        "--nodes", type=positive, default=0, metavar="N", help=f"SuperNodes (default: {NODES})"
-    )
-    up.add_argument("--tls", action="store_true", help="encrypt, with certificates made for it")
-    up.add_argument("--auth", action="store_true", help="SuperNodes need keys (brings --tls)")
-    up.add_argument(
-        "--data",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="PATH",
-        help="each SuperNode's own data, one per node, in place of shares of one dataset",
-    )
-    up.add_argument(
-        "--connection", default=CONNECTION, metavar="NAME", help=f"(default: {CONNECTION})"
-    )
-    _add_folder(up)
-    up.set_defaults(do=_up)
-
-
-def _add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default=FOLDER, help=f"its folder (default: {FOLDER})")
-
-
-def _certs(arguments: argparse.Namespace) -> int:
+@commands.command(cls=Command)
+def certs(
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--dir", metavar="DIR", help="folder to write (default: certs)", show_default=False
+        ),
+    ] = "certs",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST...",
+            help="DNS names or IP addresses by which SuperNodes call the SuperLink",
+            show_default=False,
+        ),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=positive, help="days of validity (default: 365)", show_default=False
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite files, the CA too")] = False,
+    check: Annotated[bool, typer.Option("--check", help="only print when they expire")] = False,
+) -> int:
+    """Make a CA and the SuperLink's certificate."""
     from fedsuite.deploy.certificates import Certificates, make_certificates, names_of
 
-    folder = Path(arguments.dir)
-    if arguments.check:
-        return _check(Certificates(folder))
-    made = make_certificates(folder, arguments.name, arguments.days, arguments.force)
+    if check:
+        return _check(Certificates(Path(folder)))
+    made = make_certificates(Path(folder), name or [], days or 365, force)
     print(f"{made.ca}      everyone: the SuperLink, every SuperNode, whoever submits runs")
     print(f"{made.server}  the SuperLink, for {', '.join(names_of(made.server))}")
     print(f"{made.server_key}  the SuperLink alone; secret")
@@ -105,91 +66,134 @@ def _certs(arguments: argparse.Namespace) -> int:
     return _check(made)
 
 
-def _check(files: Any) -> int:
-    """Say when certificates expire; 1 if one has."""
-    from fedsuite.deploy.certificates import expires
-
-    now, status = datetime.now(UTC), 0
-    for path in (files.ca, files.server):
-        end = expires(path)
-        word = "expires"
-        if end < now:
-            word, status = "EXPIRED", 1
-        elif end < now + SOON:
-            word = "expires soon,"
-        print(f"{path} {word} {end:%Y-%m-%d %H:%M} UTC")
-    return status
-
-
-def _keys(arguments: argparse.Namespace) -> None:
+@commands.command(cls=Command)
+def keys(
+    count: Annotated[int, typer.Argument(metavar="N", parser=positive, help="how many")],
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--dir", metavar="DIR", help="folder to write (default: keys)", show_default=False
+        ),
+    ] = "keys",
+    connection: Annotated[
+        str,
+        typer.Option(
+            "--register",
+            metavar="NAME",
+            help="also register them at this SuperLink connection",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Make keys of SuperNodes."""
     from fedsuite.deploy.keys import key_file, make_key, public_half, register
     from fedsuite.flower.connections import find_connection
 
-    if arguments.register:
-        find_connection(arguments.register)
-    for number in range(arguments.count):
-        key = key_file(Path(arguments.dir), number)
+    if connection:
+        find_connection(connection)
+    for number in range(count):
+        key = key_file(Path(folder), number)
         is_new = make_key(key)
         print(f"{key}  {'made' if is_new else 'is there already'}; that SuperNode alone, secret")
-        if arguments.register:
-            is_new = register(public_half(key), arguments.register)
+        if connection:
+            is_new = register(public_half(key), connection)
             word = "registered" if is_new else "was registered already"
-            print(f"{public_half(key)}  {word} at '{arguments.register}'")
+            print(f"{public_half(key)}  {word} at '{connection}'")
         else:
             print(f"{public_half(key)}  for the SuperLink: `flwr supernode register` lets it in")
 
 
-def _connect(arguments: argparse.Namespace) -> None:
+@commands.command(cls=Command)
+def connect(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the connection")],
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="address of the SuperLink's Control API")
+    ],
+    ca: Annotated[str, typer.Option(metavar="FILE", help="certificate of its CA")],
+) -> None:
+    """Name a SuperLink, so that runs can be submitted to it."""
     from fedsuite.deploy.certificates import expires
     from fedsuite.flower.connections import Connection, write_connection
 
-    if not arguments.address.rpartition(":")[2].isdigit():
-        raise UserError(f"'{arguments.address}' has no port. Write HOST:PORT, e.g. 127.0.0.1:8000.")
-    ca = Path(arguments.ca).expanduser().absolute()
-    end = expires(ca)
-    written = write_connection(Connection(arguments.name, arguments.address, ca))
-    print(f"'{arguments.name}' leads to {arguments.address}; written to {written}")
-    print(f"{ca} expires {end:%Y-%m-%d}")
+    if not address.rpartition(":")[2].isdigit():
+        raise UserError(f"'{address}' has no port. Write HOST:PORT, e.g. 127.0.0.1:8000.")
+    certificate = Path(ca).expanduser().absolute()
+    end = expires(certificate)
+    written = write_connection(Connection(name, address, certificate))
+    print(f"'{name}' leads to {address}; written to {written}")
+    print(f"{certificate} expires {end:%Y-%m-%d}")
 
 
-def _up(arguments: argparse.Namespace) -> None:
+@commands.command(cls=Command)
+def up(
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=positive,
+            help=f"number of SuperNodes (default: {NODES}, or one per --data)",
+            show_default=False,
+        ),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="encrypt, with certificates made for it")
+    ] = False,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="SuperNodes need keys (implies --tls)")
+    ] = False,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH...",
+            help="each SuperNode's own data, one per node, instead of partitions of one dataset",
+            show_default=False,
+        ),
+    ] = None,
+    connection: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"name of the connection (default: {CONNECTION})",
+            show_default=False,
+        ),
+    ] = CONNECTION,
+    folder: Folder = FOLDER,
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine."""
     from fedsuite.deploy.lifecycle import up
 
-    data = [Path(path).expanduser() for path in arguments.data]
-    nodes = arguments.nodes or len(data) or NODES
-    if data and len(data) != nodes:
+    paths = [Path(path).expanduser() for path in data or []]
+    count = nodes or len(paths) or NODES
+    if paths and len(paths) != count:
         raise UserError(
-            f"--data has {len(data)} paths for {nodes} SuperNodes: give one for each, in order."
+            f"--data has {len(paths)} paths for {count} SuperNodes: give one for each, in order."
         )
-    for path in data:
+    for path in paths:
         if not path.exists():
             raise UserError(f"--data {path} does not exist. Give each SuperNode's file or folder.")
     federation = up(
-        Path(arguments.dir),
-        nodes,
-        print,
-        tls=arguments.tls,
-        auth=arguments.auth,
-        data=data,
-        connection=arguments.connection,
+        Path(folder), count, print, tls=tls, auth=auth, data=paths, connection=connection
     )
-    name = federation.connection
     print(
-        f"run on it: fedsuite run fedavg --superlink {name}\n"
-        f"end it:    fedsuite deploy down{_folder_option(arguments.dir)}"
+        f"run on it: fedsuite run fedavg --superlink {federation.connection}\n"
+        f"end it:    fedsuite deploy down{_folder_option(folder)}"
     )
 
 
-def _down(arguments: argparse.Namespace) -> None:
+@commands.command(cls=Command)
+def down(folder: Folder = FOLDER) -> None:
+    """Stop the local federation."""
     from fedsuite.deploy.lifecycle import down
 
-    down(Path(arguments.dir), print)
+    down(Path(folder), print)
 
 
-def _status(arguments: argparse.Namespace) -> int:
+@commands.command(cls=Command)
+def status(folder: Folder = FOLDER) -> int:
+    """Show the state of the local federation."""
     from fedsuite.deploy.lifecycle import status
 
-    found = status(Path(arguments.dir))
+    found = status(Path(folder))
     federation = found.federation
     safety = "TLS and keys" if federation.auth else "TLS" if federation.tls else "not encrypted"
     print(
@@ -202,6 +206,22 @@ def _status(arguments: argparse.Namespace) -> int:
     if found.certificate_expires:
         print(f"certificate expires {found.certificate_expires:%Y-%m-%d}")
     return 0 if found.complete else 1
+
+
+def _check(files: Any) -> int:
+    """Print when certificates expire; return 1 if one has."""
+    from fedsuite.deploy.certificates import expires
+
+    now, status = datetime.now(UTC), 0
+    for path in (files.ca, files.server):
+        end = expires(path)
+        word = "expires"
+        if end < now:
+            word, status = "EXPIRED", 1
+        elif end < now + SOON:
+            word = "expires soon,"
+        print(f"{path} {word} {end:%Y-%m-%d %H:%M} UTC")
+    return status
 
 
 def _folder_option(folder: str) -> str:

@@ -19,6 +19,11 @@ class UserError(Exception):
     """A mistake in what the user asked for; the message is a sentence that says what to do."""
 
 
+def invalid(key: str, value: object, reason: str) -> UserError:
+    """Return the error for a value that ``key`` cannot have; ``reason`` says why, or what to do."""
+    return UserError(f"invalid value '{value}' for {key}: {reason}")
+
+
 def setting(
     default: Scalar,
     help: str,
@@ -28,7 +33,7 @@ def setting(
     above: float | None = None,
     choices: Iterable[str] | None = None,
 ) -> Any:
-    """Declare a setting: its default, one line of help, and what values are possible.
+    """Declare a setting: its default, one line of help, and which values are allowed.
 
     ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one.
     """
@@ -74,13 +79,29 @@ def defaults(cls: type[Any]) -> dict[str, Any]:
     return {kebab(f.name): f.default for f in dataclasses.fields(cls)}
 
 
+def spell(value: object) -> str:
+    """Write a value as the user does: ``True`` true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def allowed(field: dataclasses.Field[Any]) -> str:
+    """Say in a few words which values a setting takes."""
+    if field.metadata["choices"] is not None:
+        return ", ".join(field.metadata["choices"])
+    kinds = {bool: "true, false", int: "integer", float: "number", str: "text"}
+    limits = field.metadata["limits"]
+    signs = {"low": ">=", "above": ">", "high": "<="}
+    bounds = [f"{sign} {limits[end]:g}" for end, sign in signs.items() if limits[end] is not None]
+    return " ".join([kinds[type(field.default)], ", ".join(bounds)]).strip()
+
+
 def _check(key: str, value: Any, kind: Any, field: dataclasses.Field[Any]) -> Any:
-    value = _convert(key, value, kind)
+    given, value = value, _convert(key, value, kind)
     choices = field.metadata["choices"]
     if choices is not None and value not in choices:
-        raise UserError(f"{key} = '{value}' is not possible. {suggest(str(value), choices)}")
+        raise invalid(key, value, suggest(str(value), choices))
     if kind in (int, float):
-        _check_limits(key, value, field.metadata["limits"])
+        _check_limits(key, given, value, field.metadata["limits"])
     return value
 
 
@@ -103,10 +124,10 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
         return str(value).lower() if isinstance(value, bool) else str(value)
     except (ValueError, KeyError, OverflowError, TypeError):
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-        raise UserError(f"{key} = '{value}' is not possible: it takes {wanted}.") from None
+        raise invalid(key, value, f"it takes {wanted}.") from None
 
 
-def _check_limits(key: str, value: float, limits: Mapping[str, float | None]) -> None:
+def _check_limits(key: str, given: Any, value: float, limits: Mapping[str, float | None]) -> None:
     low, high, above = limits["low"], limits["high"], limits["above"]
     bad = (
         value != value
@@ -122,4 +143,4 @@ def _check_limits(key: str, value: float, limits: Mapping[str, float | None]) ->
             f"at most {high:g}" if high is not None else "",
         ]
         wanted = " and ".join(p for p in parts if p) or "finite"
-        raise UserError(f"{key} = {value} is not possible: it must be {wanted}.")
+        raise invalid(key, given, f"it must be {wanted}.")

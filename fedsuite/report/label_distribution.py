@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
@@ -27,8 +28,8 @@ def label_distribution(collection: Collection) -> list[Block]:
 
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
-    from tasks.datasets import OWN, is_local
-    from tasks.partitions import label_counts
+    from tasks.dataset_cache import is_local
+    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     title = f"{column}, seed {run.seed}"

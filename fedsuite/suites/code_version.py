@@ -51,7 +51,8 @@ class Sources:
     """The sources a run of an algorithm may use: ours, and the algorithm's own package."""
 
     def __init__(self, algo: str) -> None:
-        references = registry.ALGORITHMS.get(algo, (algo,))
+        entry = registry.ALGORITHMS.get(algo)
+        references = (entry.strategy, entry.client) if entry else (algo,)
         self.algorithm = [reference.partition(":")[0] for reference in references]
         self.packages = {*PACKAGES, *(module.partition(".")[0] for module in self.algorithm)}
 

@@ -78,9 +78,9 @@ class Suite:
         return self.path.stem + ("-small" if self.scale == "small" else "")
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
-        """Return a run's checked settings."""
+        """Return a run's checked settings; what runs share may hold other algorithms' keys."""
         try:
-            return parse(plan.settings | dict(changes or {}))
+            return parse(plan.settings | dict(changes or {}), foreign="ignore")
         except UserError as error:
             raise UserError(f"{self.path}, run {spell(plan.labels)}: {error}") from None
 

@@ -15,7 +15,7 @@ import yaml
 from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
 from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
-from fedsuite.cli.main import _parser
+from fedsuite.cli.main import command as fedsuite_command
 from fedsuite.config import parse
 from fedsuite.nodes.identity import read_node_data
 
@@ -175,9 +175,10 @@ def test_commands_are_real(name: str, service: str) -> None:
     script = ROOT / command.removeprefix("/app/")
     assert script.is_file() and script.stat().st_mode & 0o111
     if script.name == "job.sh":
-        arguments, more = _parser().parse_known_args(["run", *it["environment"]["RUN"].split()])
-        pairs = dict(pair.split("=", 1) for pair in [*arguments.settings, *more])
-        assert parse(pairs | {"algo": arguments.algo}).num_rounds == 5
+        run = fedsuite_command().commands["run"]
+        given = run.make_context("run", it["environment"]["RUN"].split()).params
+        pairs = dict(pair.split("=", 1) for pair in given["settings"])
+        assert parse(pairs | {"algo": given["algo"]}).num_rounds == 5
 
 
 def parse_strictly(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -32,9 +31,9 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     monkeypatch.setattr(clients, "__path__", [*clients.__path__, str(tmp_path / "clients")])
     monkeypatch.syspath_prepend(str(tmp_path))
-    line = ast.literal_eval("{" + BLOCKS["registry line"] + "}")
-    for name, reference in line.items():
-        monkeypatch.setitem(registry.ALGORITHMS, name, reference)
+    line = eval("{" + BLOCKS["registry line"] + "}", {"Entry": registry.Entry})
+    for name, entry in line.items():
+        monkeypatch.setitem(registry.ALGORITHMS, name, entry)
     yield tmp_path
     for module in ("strategies.fedclip", "clients.fedclip", "my_fedclip"):
         sys.modules.pop(module, None)

@@ -41,21 +41,27 @@ def test_auto_is_resolved() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"algo": "fedavgg"}, ["algo = 'fedavgg'", "Did you mean 'fedavg'?", "local"]),
-        ({"dataset": "minst"}, ["dataset = 'minst'", "Did you mean 'mnist'?"]),
-        ({"model": "renset18"}, ["model = 'renset18'", "Did you mean 'resnet18'?"]),
+        (
+            {"algo": "fedavgg"},
+            ["invalid value 'fedavgg' for algo", "Did you mean 'fedavg'?", "local"],
+        ),
+        ({"dataset": "minst"}, ["invalid value 'minst' for dataset", "Did you mean 'mnist'?"]),
+        ({"model": "renset18"}, ["invalid value 'renset18' for model", "Did you mean 'resnet18'?"]),
         ({"partition": "dirichelt"}, ["partition", "Did you mean 'dirichlet'?"]),
         ({"num-cleints": 3}, ["Unknown key 'num-cleints'", "Did you mean 'num-clients'?"]),
         ({"params": 3}, ["Unknown key 'params'"]),
         ({"fedprox.zita": 1}, ["Unknown key 'fedprox.zita'", "zeta"]),
-        ({"fedprox.zeta": -1}, ["fedprox.zeta = -1", "at least 0"]),
+        ({"fedprox.zeta": -1}, ["invalid value '-1' for fedprox.zeta", "at least 0"]),
         ({"fedporx.zeta": 1}, ["fedporx", "Did you mean 'fedprox'?"]),
-        ({"fraction-train": 1.5}, ["fraction-train = 1.5", "at most 1"]),
-        ({"min-train-clients": 5, "num-clients": 4}, ["min-train-clients = 5", "at most 4"]),
+        ({"fraction-train": 1.5}, ["invalid value '1.5' for fraction-train", "at most 1"]),
+        (
+            {"min-train-clients": 5, "num-clients": 4},
+            ["invalid value '5' for min-train-clients", "at most 4"],
+        ),
         ({"stop-at-target": True}, ["target-accuracy"]),
         ({"resume": True}, ["run-name"]),
-        ({"run-name": "a/b"}, ["run-name = 'a/b'"]),
-        ({"freeloaders": "x"}, ["freeloaders = 'x'", "3,7,"]),
+        ({"run-name": "a/b"}, ["invalid value 'a/b' for run-name"]),
+        ({"freeloaders": "x"}, ["invalid value 'x' for freeloaders", "3,7,"]),
         ({"freeloaders": "4", "num-clients": 4}, ["freeloaders", "at least one"]),
         ({"algo": "no_such_module:THING"}, ["no module 'no_such_module'", "PYTHONPATH"]),
         ({"algo": "fedsuite.core.seeds:THING"}, ["has no 'THING'"]),
@@ -112,3 +118,44 @@ def test_toml_files_hold_tables_or_dotted_keys(tmp_path: Path) -> None:
     file.write_text("= nonsense")
     with pytest.raises(UserError, match="not valid TOML"):
         read_toml(file)
+
+
+def test_another_methods_key_is_refused_whatever_its_value() -> None:
+    for value in (0.1, 1):
+        with pytest.raises(UserError, match=r"'fedprox.zeta' is a setting of fedprox .* on taco"):
+            parse({"algo": "taco", "fedprox.zeta": value})
+    with pytest.raises(UserError, match=r"'taco.kappa' is a setting of taco"):
+        parse({"taco.kappa": 0.6})
+
+
+def test_flower_passes_every_methods_defaults() -> None:
+    given = all_defaults() | {"algo": "taco", "taco.kappa": 0.7}
+    assert dict(parse(given, foreign="default").params)["kappa"] == 0.7
+    with pytest.raises(UserError, match=r"'fedprox.zeta' is a setting of fedprox"):
+        parse(given | {"fedprox.zeta": 0.2}, foreign="default")
+
+
+def test_flower_apps_refuse_what_a_user_set_for_another_method(tmp_path: Path) -> None:
+    from flwr.app import Context, RecordDict
+
+    from fedsuite.engines.inline import InlineGrid
+    from fedsuite.server_app import main
+
+    small = {"num-clients": 2, "num-rounds": 1, "model": "mlp", "run-name": "x"}
+    given = all_defaults() | small | {"algo": "avg", "results-dir": str(tmp_path)}
+    for zeta, refused in ((0.2, True), (0.1, False)):
+        context = Context(0, 0, {}, RecordDict(), given | {"fedprox.zeta": zeta})
+        if refused:
+            with pytest.raises(UserError, match="is a setting of fedprox and has no effect on avg"):
+                main(InlineGrid(1), context)
+        else:
+            main(InlineGrid(1), context)
+    assert (tmp_path / "x" / "summary.json").exists()
+
+
+def test_keys_of_other_methods_may_be_ignored_but_never_wrong() -> None:
+    assert parse({"algo": "taco", "fedprox.zeta": 1}, foreign="ignore") == parse({"algo": "taco"})
+    with pytest.raises(UserError, match="for fedprox.zeta: it must be at least 0"):
+        parse({"algo": "taco", "fedprox.zeta": -1}, foreign="ignore")
+    with pytest.raises(UserError, match="Unknown key 'fedprox.zita'"):
+        parse({"algo": "taco", "fedprox.zita": 1}, foreign="ignore")

@@ -15,7 +15,7 @@ import pytest
 from mirrors import grey, sample_mirror, write_split
 
 from tasks import preprocess, sources
-from tasks.datasets import default_cache_dir, load_dataset
+from tasks.dataset_cache import default_cache_dir, load_dataset
 
 PROJECT = Path(__file__).parents[2]
 
@@ -60,33 +60,33 @@ def test_arrays_can_become_tensors_and_never_change_the_cache(tmp_path: Path) ->
 WORKER = """
 import hashlib, os, sys, time
 from pathlib import Path
-from tasks import datasets
+from tasks import dataset_cache
 folder = Path(sys.argv[1])
-build = datasets._build
+build = dataset_cache._build
 def counted(*arguments):
     with open(folder / "builds", "a") as file:
         file.write("x")
     time.sleep(0.3)
     build(*arguments)
-datasets._build = counted
+dataset_cache._build = counted
 (folder / f"ready-{os.getpid()}").touch()
 while not (folder / "go").exists():
     time.sleep(0.005)
-data = datasets.load_dataset("mnist", str(folder / "root"), folder / "cache")
+data = dataset_cache.load_dataset("mnist", str(folder / "root"), folder / "cache")
 print(hashlib.sha256(data.x.tobytes() + data.y.tobytes()).hexdigest())
 """
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tasks import datasets, preprocess
+from tasks import dataset_cache, preprocess
 def die(spec, rows, folder):
     (folder / "x.npy").write_bytes(b"half")
     (folder / "meta.json").write_text("{}")
     os.kill(os.getpid(), signal.SIGKILL)
 preprocess.write_arrays = die
 folder = Path(sys.argv[1])
-datasets.load_dataset("mnist", str(folder / "root"), folder / "cache")
+dataset_cache.load_dataset("mnist", str(folder / "root"), folder / "cache")
 """
 
 

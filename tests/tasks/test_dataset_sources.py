@@ -10,7 +10,8 @@ import pytest
 from mirrors import adult_rows, grey, sample_mirror, write_split
 
 from fedsuite.core.settings import UserError
-from tasks.datasets import DATASETS, load_dataset
+from tasks.dataset_cache import load_dataset
+from tasks.datasets import DATASETS
 
 # The hub
 
@@ -95,13 +96,15 @@ def test_a_dataset_that_is_not_on_the_hub(tmp_path: Path) -> None:
 
 def test_unknown_dataset() -> None:
     with pytest.raises(
-        UserError, match=r"'cifar-10' is not known. Did you mean 'cifar10'\? .*svhn"
+        UserError, match=r"invalid value 'cifar-10' for dataset: Did you mean 'cifar10'\? .*svhn"
     ):
         load_dataset("cifar-10")
 
 
 def test_data_root_that_is_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"data-root = '.*nowhere' is not a directory"):
+    with pytest.raises(
+        UserError, match=r"invalid value '.*nowhere' for data-root: it is not a directory"
+    ):
         load_dataset("mnist", str(tmp_path / "nowhere"))
 
 

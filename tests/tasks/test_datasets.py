@@ -11,7 +11,8 @@ import pytest
 from mirrors import adult_rows, encode, grey, sample_mirror, write_split
 
 from fedsuite.core.settings import UserError
-from tasks.datasets import DATASETS, load_dataset
+from tasks.dataset_cache import load_dataset
+from tasks.datasets import DATASETS
 
 # The embedded dataset
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsuite.core.settings import UserError
-from tasks.models import MODELS, build_model, with_features
+from tasks.architectures import with_features
+from tasks.models import MODELS, build_model
 from tasks.shapes import DataShape
 
 MNIST = DataShape("image", (1, 28, 28), 10)

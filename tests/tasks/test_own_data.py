@@ -159,7 +159,7 @@ WRONG: dict[str, tuple[pa.Table, str]] = {
         pa.table({"age": np.zeros(2000), "label": np.arange(2000)}),
         "own",
     ),
-    "only images and tables": (pa.table({"text": ["a"], "label": [0]}), "ag-news"),
+    "must be images or tables": (pa.table({"text": ["a"], "label": [0]}), "ag-news"),
     "cannot be decoded|no image": (pa.table({"image": [b"no"], "label": [0]}), "digits"),
 }
 
@@ -172,7 +172,7 @@ def test_rows_that_cannot_be_learned_from_are_refused(sentence: str) -> None:
 
 
 def test_a_path_without_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="it holds no rows"):
+    with pytest.raises(UserError, match="it holds no data"):
         read_rows(tmp_path, "own", "label")
     with pytest.raises(UserError, match="no such file"):
         read_rows(tmp_path / "nothing.csv", "own", "label")

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.datasets import DATASETS, load_dataset
+from tasks.dataset_cache import load_dataset
+from tasks.datasets import DATASETS
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 REAL_ROWS = {

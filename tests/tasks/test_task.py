@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fedsuite.core.settings import UserError
-from tasks.datasets import load_dataset
+from tasks.dataset_cache import load_dataset
 from tasks.partitions import PartitionOptions
-from tasks.task import TaskSpec, divide, open_task
+from tasks.task import divide, open_task
+from tasks.task_spec import TaskSpec
 
 
 def spec(**changes: object) -> TaskSpec:
@@ -55,5 +56,5 @@ def test_a_split_read_from_the_cache_is_the_one_that_was_made() -> None:
 
 
 def test_a_probe_larger_than_a_class_is_refused() -> None:
-    with pytest.raises(UserError, match="probe-per-class = 500"):
+    with pytest.raises(UserError, match="'500' for probe-per-class"):
         divide(spec(probe_per_class=500), load_dataset("digits"))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from fedsuite.cli.main import main, read_settings
+from fedsuite.cli import show as show_commands
+from fedsuite.cli.command import repeat_options
+from fedsuite.cli.main import main
+from fedsuite.cli.run import read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
 from fedsuite.records.folder import RunFolder
 
+ROOT = Path(__file__).parents[3]
 SMALL = ["num-clients=3", "num-rounds=2", "model=mlp"]
 
 
@@ -73,9 +78,13 @@ def test_a_run_can_be_shown_and_listed_later(capsys: pytest.CaptureFixture[str])
         (["run", "fedavg", "num-round=3"], "Did you mean 'num-rounds'?"),
         (["run", "fedavg", "dataset=minst"], "Did you mean 'mnist'?"),
         (["run", "fedavg", "model=lstm"], "Model 'lstm'"),
-        (["run", "fedavg", "lr=fast"], "lr = 'fast'"),
+        (["run", "fedavg", "lr=fast"], "invalid value 'fast' for lr: it takes a number."),
         (["run", "fedavg", "device=tpu"], "auto, cpu, cuda"),
         (["run", "taco", "kappa=0.7"], "write taco.kappa"),
+        (["run", "taco", "kapa=0.7"], "Did you mean 'taco.kappa'?"),
+        (["run", "taco", "fedprox.zeta=1"], "'fedprox.zeta' is a setting of fedprox"),
+        (["run", "taco", "-f", "prox.toml"], "'fedprox.zeta' is a setting of fedprox"),
+        (["settings", "kapa"], "Did you mean 'taco.kappa'?"),
         (["run", "fedavg", "nonsense"], "KEY=VALUE"),
         (["run", "fedavg", "-f", "none.toml"], "no file 'none.toml'"),
         (["run", "fedavg", "num-clients=5000"], "5000"),
@@ -88,8 +97,10 @@ def test_a_run_can_be_shown_and_listed_later(capsys: pytest.CaptureFixture[str])
 def test_a_mistake_ends_at_once_with_a_sentence(
     capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
+    Path("prox.toml").write_text("[fedprox]\nzeta = 0.1\n")
     out = say(capsys, *words, status=2)
     assert expected in out and "Traceback" not in out
+    assert out.startswith("fedsuite: ") and out.count("\n") == 1
     assert not Path("runs").exists()
 
 
@@ -144,11 +155,86 @@ def test_how_to_resume_is_said_from_where_the_user_stands(tmp_path: Path) -> Non
     assert RunFolder(far).resume_command == f"fedsuite resume {far}"
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(SystemExit):
-        main(["run", "fedavg", "--fast"])
-    with pytest.raises(SystemExit):
-        main(["show", "x", "stray"])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "Missing command. Choices: run, resume,"),
+        (["rnu"], "Unknown command 'rnu'. Did you mean 'run'?"),
+        (["deploy"], "Missing command. Choices: certs,"),
+        (["deploy", "stats"], "Did you mean 'status'?"),
+        (["run"], "Missing ALGO. See `fedsuite run --help`."),
+        (["run", "fedavg", "--fast"], "Unknown option '--fast'."),
+        (["run", "fedavg", "--engin", "ray"], "Did you mean '--engine'?"),
+        (["run", "fedavg", "--engine", "rya"], "'rya' is not one of 'inline', 'ray'."),
+        (["run", "fedavg", "--nodes", "0"], "'0' is not a whole number of at least 1."),
+        (["run", "fedavg", "--name"], "'--name' requires an argument. See `fedsuite run --help`."),
+        (["show", "x", "stray"], "unexpected extra argument (stray). See `fedsuite show --help`."),
+        (["list", "fruits"], "'algorithms', 'datasets'"),
+        (["deploy", "connect", "hub", "127.0.0.1:8000"], "Missing option '--ca'."),
+        (["--fast"], "Unknown option '--fast'."),
+    ],
+)
+def test_a_wrong_command_line_ends_with_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    out = say(capsys, *words, status=2)
+    assert expected in out
+    assert out.startswith("fedsuite: ") and out.count("\n") == 1 and "--help`." in out
+
+
+@pytest.mark.parametrize("words", [["-h"], ["run", "-h"], ["deploy", "certs", "--help"]])
+def test_help_is_plain_text(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    out = say(capsys, *words)
+    assert out.startswith("Usage: fedsuite") and "\\[" not in out and "─" not in out
+
+
+def test_help_explains_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    out = " ".join(say(capsys, "run", "--help").split())
+    assert "ALGO algorithm, see `fedsuite list algorithms`" in out
+    assert "[KEY=VALUE]... settings; later ones win" in out
+
+
+def test_an_interrupt_ends_with_status_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: str) -> list[tuple[str, str]]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(show_commands, "_choices", interrupt)
+    assert say(capsys, "list", "models", status=130) == "fedsuite: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "repeated"),
+    [
+        ("f --only a b --jobs 2", "f --only a --only b --jobs 2"),
+        ("--only a --only b f", "--only a --only b --only f"),
+        ("--only a -- f", "--only a -- f"),
+        ("f --only -a b", "f --only -a --only b"),
+        ("--only=a b", "--only=a b"),
+        ("f --only", "f --only"),
+    ],
+)
+def test_an_option_of_several_values_is_repeated(words: str, repeated: str) -> None:
+    assert repeat_options(words.split(), {"--only"}) == repeated.split()
+
+
+def test_several_values_reach_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr("fedsuite.suites.definition.read_suite", lambda *_: None)
+    monkeypatch.setattr(
+        "fedsuite.suites.runner.run_suite", lambda *_, only, **__: seen.append(only) or 0
+    )
+    for words in (["--only", "algo=a", "seed=1"], ["--only", "algo=a", "--only", "seed=1"]):
+        say(capsys, "suite", "x.toml", *words, "--jobs", "1")
+    assert seen == [["algo=a", "seed=1"]] * 2
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert say(capsys, "--version") == f"{project['version']}\n"
 
 
 @pytest.mark.parametrize("what", ["algorithms", "datasets", "models", "partitions"])
@@ -162,9 +248,27 @@ def test_lists(capsys: pytest.CaptureFixture[str], what: str) -> None:
     assert sample[what] in say(capsys, "list", what)
 
 
-def test_keys_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    out = say(capsys, "keys")
+@pytest.mark.parametrize("command", ["settings", "keys"])
+def test_settings_are_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    out = say(capsys, command)
     assert "fraction-train" in out and "fedprox.zeta" in out and "proximal" in out
+    assert re.search(r"batch-size +16 +integer >= 1 +batch size", out)
+    assert re.search(r"lr-decay +0.99 +number > 0, <= 1 +decay per round", out)
+    assert re.search(r"optimizer +sgd +sgd, adam +local optimizer", out)
+    assert re.search(r"resume +false +true, false +resume the interrupted run", out)
+
+
+def test_settings_of_one_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = say(capsys, "settings", "fedacg").splitlines()
+    assert [line.split()[0] for line in lines] == ["key", "fedacg.lam", "fedacg.beta"]
+    assert "avg has no settings of its own" in say(capsys, "settings", "avg")
+
+
+def test_settings_by_a_word_of_key_or_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = [line.split()[0] for line in say(capsys, "settings", "lr").splitlines()[1:]]
+    assert {"lr", "lr-decay", "server-lr", "apple.p-lr"} <= set(keys)
+    assert "batch-size" not in keys
+    assert "fedprox.zeta" in say(capsys, "settings", "Proximal")
 
 
 def test_a_partition_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:

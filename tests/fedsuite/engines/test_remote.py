@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fedsuite.cli.main import main, read_settings
+from fedsuite.cli.main import main
+from fedsuite.cli.run import read_settings
 from fedsuite.terminal.progress import follow
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -165,7 +166,7 @@ def test_going_on_with_a_run_elsewhere(fake: Callable[..., Path]) -> None:
     ("words", "expected"),
     [
         (["run", "taco", "--superlink", "hup"], "Did you mean 'hub'? Choices: here, hub."),
-        (["run", "taco", "num-rounds=many", "--superlink", "hub"], "num-rounds = 'many'"),
+        (["run", "taco", "num-rounds=many", "--superlink", "hub"], "'many' for num-rounds"),
         (["run", "taco", "--superlink", "hub", "--engine", "ray"], "leave --engine"),
         (["resume", "none", "--superlink", "here"], "There is no run 'none'"),
     ],

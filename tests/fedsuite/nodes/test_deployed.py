@@ -219,9 +219,9 @@ def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
 
 
 def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
-    with pytest.raises(UserError, match="what deployed SuperNodes have themselves"):
+    with pytest.raises(UserError, match="only deployed SuperNodes have data of their own"):
         experiment("fedavg", dataset="own")
-    with pytest.raises(UserError, match="a simulation divides its rows"):
+    with pytest.raises(UserError, match="for a simulation see `fedsuite list partitions`"):
         experiment("fedavg", partition="own")
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file as load_torch
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
-from tasks.datasets import load_dataset
+from tasks.dataset_cache import load_dataset
 from tasks.models import build_model
 
 Experiment = Callable[..., Path]

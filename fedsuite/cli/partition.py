@@ -1,0 +1,51 @@
+"""``fedsuite partition``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsuite.cli.command import Command
+from fedsuite.cli.options import Files, Settings
+from fedsuite.cli.run import read_settings
+
+commands = typer.Typer()
+
+
+@commands.command(cls=Command)
+def partition(
+    settings: Settings = None,
+    file: Files = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="PNG file to write (default: partition.png)",
+            show_default=False,
+        ),
+    ] = "partition.png",
+) -> None:
+    """Draw which client has which labels."""
+    from fedsuite.config import parse
+
+    config = parse(read_settings(file or [], settings or []))
+    from rich.console import Console
+
+    from fedsuite.report.label_plot import label_table, save_label_png
+    from tasks.partitioning import label_counts
+    from tasks.task import open_task
+
+    task = open_task(config.task)
+    counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
+    console = Console()
+    title = (
+        f"{config.dataset}, {config.partition}, {config.num_clients} clients, seed {config.seed}"
+    )
+    console.print(f"[bold]{title}[/bold]  split {task.split.fingerprint}", highlight=False)
+    console.print(label_table(counts, task.dataset.class_names, console.width))
+    save_label_png(counts, task.dataset.class_names, Path(output), title)
+    console.print(f"drawn to {output}", highlight=False)

@@ -1,0 +1,80 @@
+"""``fedsuite report`` and ``fedsuite compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsuite.cli import completion
+from fedsuite.cli.command import Command
+from fedsuite.cli.options import ResultsDir
+from fedsuite.core.settings import UserError
+
+commands = typer.Typer()
+
+
+@commands.command(cls=Command)
+def report(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|SUITE|FOLDER",
+            help="name of a run or suite, or a folder",
+            autocompletion=completion.runs_and_suites,
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="folder to write (default: report)",
+            show_default=False,
+        ),
+    ] = "report",
+    results_dir: ResultsDir = "runs",
+) -> None:
+    """Make a page of a run, a suite or a folder of runs."""
+    from fedsuite.report.build import make_report
+
+    if Path(output).exists() and not Path(output).is_dir():
+        raise UserError(f"-o {output} is a file. Give a folder for the report.")
+    page = make_report(name, Path(output), results_dir)
+    print(f"{page} (report.md, results.csv, runs.csv and figures/ are beside it)")
+
+
+@commands.command(cls=Command)
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="runs, suites or folders of runs",
+            autocompletion=completion.runs_and_suites,
+        ),
+    ],
+    metric: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="field of summary.json (default: final_accuracy, or the suite's)",
+            show_default=False,
+        ),
+    ] = "",
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD", help="reference (default: fedavg, or the first)", show_default=False
+        ),
+    ] = "",
+    results_dir: ResultsDir = "runs",
+) -> None:
+    """Test whether a gain is more than noise, paired over seeds."""
+    from rich.console import Console
+
+    from fedsuite.report.compare import compare
+
+    compare(names, results_dir, Console(), metric, against)

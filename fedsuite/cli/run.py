@@ -1,0 +1,163 @@
+"""``fedsuite run`` and ``fedsuite resume``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsuite.cli import completion
+from fedsuite.cli.command import Command
+from fedsuite.cli.options import (
+    Files,
+    Gpus,
+    Nodes,
+    ResultsDir,
+    RunEngine,
+    RunName,
+    Settings,
+    SuperLink,
+)
+from fedsuite.core.settings import UserError
+
+if TYPE_CHECKING:
+    from fedsuite.config import RunConfig
+    from fedsuite.flower.connections import Connection
+
+PATH_KEYS = ("data-root", "results-dir", "server-data")
+commands = typer.Typer()
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a run is to be computed."""
+
+    engine: str | None
+    superlink: str
+    nodes: int
+    gpus: float
+
+
+@commands.command(cls=Command, epilog="`fedsuite settings` lists all keys.")
+def run(
+    algo: Annotated[
+        str,
+        typer.Argument(
+            metavar="ALGO",
+            help="algorithm, see `fedsuite list algorithms`; or MODULE:ATTRIBUTE of your own",
+            autocompletion=completion.algorithms,
+        ),
+    ],
+    settings: Settings = None,
+    file: Files = None,
+    engine: RunEngine = None,
+    superlink: SuperLink = "",
+    nodes: Nodes = None,
+    gpus: Gpus = 0.0,
+    name: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="name of the run and of its folder", show_default=False),
+    ] = "",
+) -> int:
+    """Run one experiment."""
+    from fedsuite.config import parse
+
+    target = Target(engine, superlink, nodes or 0, gpus)
+    connection = _connection(target)
+    here = connection is None or connection.is_loopback
+    values = read_settings(file or [], settings or [], here) | {"algo": algo}
+    if name:
+        values["run-name"] = name
+    return _start(parse(values), target, connection)
+
+
+@commands.command(cls=Command)
+def resume(
+    name: RunName,
+    results_dir: ResultsDir = "runs",
+    engine: RunEngine = None,
+    superlink: SuperLink = "",
+    nodes: Nodes = None,
+    gpus: Gpus = 0.0,
+) -> int:
+    """Resume an interrupted run."""
+    from fedsuite.records.folder import RunFolder, find_run
+
+    target = Target(engine, superlink, nodes or 0, gpus)
+    connection = _connection(target)
+    if connection is not None and not connection.is_loopback:
+        return _resume_remotely(name, results_dir, target, connection)
+    folder = find_run(name, results_dir)
+    files = RunFolder(folder)
+    if files.state.done:
+        print(f"The run '{folder.name}' is done ({files.state}); `fedsuite show` shows it.")
+        return 0
+    ran_on = files.read_provenance().get("engine")
+    if connection is None and engine is None:
+        if ran_on == "deployed":
+            raise UserError(
+                f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
+                f"`fedsuite resume {name} --superlink NAME`."
+            )
+        target = dataclasses.replace(target, engine="inline" if ran_on == "inline" else "ray")
+    config = dataclasses.replace(
+        files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True
+    )
+    return _start(config, target, connection)
+
+
+def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True) -> dict[str, Any]:
+    """Merge TOML files and KEY=VALUE pairs.
+
+    Paths are relative to the current directory, unless the run is not ``here``.
+    """
+    from fedsuite.config import read_toml
+
+    values: dict[str, Any] = {}
+    for file in files:
+        values |= read_toml(Path(file))
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise UserError(f"'{pair}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20.")
+        values[key.strip()] = value.strip()
+    for key in PATH_KEYS:
+        if here and values.get(key):
+            values[key] = str(Path(str(values[key])).expanduser().absolute())
+    return values
+
+
+def _resume_remotely(name: str, results_dir: str, target: Target, connection: Connection) -> int:
+    """Resume a run whose folder, and settings with it, is on the SuperLink's machine."""
+    from fedsuite.config import parse
+
+    place = {"run-name": name, "results-dir": results_dir}
+    return _start(parse({**place, "resume": True}), target, connection)
+
+
+def _connection(target: Target) -> Connection | None:
+    """Find the SuperLink to run on; none for an engine on this machine."""
+    if not target.superlink:
+        return None
+    if target.engine or target.nodes or target.gpus:
+        raise UserError(
+            "--superlink runs on the SuperNodes that are connected there: leave --engine, --nodes "
+            "and --gpus out."
+        )
+    from fedsuite.flower.connections import find_connection
+
+    return find_connection(target.superlink)
+
+
+def _start(config: RunConfig, target: Target, connection: Connection | None) -> int:
+    if connection is not None:
+        from fedsuite.engines.remote import submit_run
+
+        return submit_run(config, connection)
+    from fedsuite.engines.start import start_run
+
+    return start_run(config, target.engine or "ray", target.nodes, target.gpus)

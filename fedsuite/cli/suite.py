@@ -1,0 +1,70 @@
+"""``fedsuite suite``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedsuite.cli.command import Command, positive
+from fedsuite.cli.options import Engine
+
+commands = typer.Typer()
+
+
+@commands.command(cls=Command)
+def suite(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="suite file, see sim_configs/suites")],
+    scale: Annotated[
+        Literal["paper", "small"],
+        typer.Option(
+            help="the paper's scale, or the file's small one (default: paper)", show_default=False
+        ),
+    ] = "paper",
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=positive,
+            help="runs at a time (default: as many as cores allow)",
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=VALUE...",
+            help="only runs with these labels, e.g. algo=taco 'dataset=CIFAR*'",
+            show_default=False,
+        ),
+    ] = None,
+    results_dir: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="folder of suites (default: runs)", show_default=False),
+    ] = "runs",
+    data_root: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="folder of hub-style parquet datasets", show_default=False
+        ),
+    ] = "",
+    engine: Annotated[
+        Engine, typer.Option(help="engine of the runs (default: inline)", show_default=False)
+    ] = "inline",
+) -> int:
+    """Run all experiments of a table or figure."""
+    from rich.console import Console
+
+    from fedsuite.suites.definition import read_suite
+    from fedsuite.suites.runner import run_suite
+
+    return run_suite(
+        read_suite(Path(file), scale),
+        jobs=jobs or 0,
+        only=only or [],
+        results=Path(results_dir).expanduser().absolute(),
+        engine=engine,
+        data_root=data_root,
+        console=Console(),
+    )
