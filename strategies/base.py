@@ -62,6 +62,7 @@ class BaseStrategy(Strategy):
         self.buffers: Vector = np.zeros(0, dtype=np.float32)
         self.checkpoint_round = 0
         self.round_record = RoundRecord()
+        self._lr = info.learning_rate(1)
         self._asked: dict[int, list[int]] = {}
         self._bytes_down: dict[int, int] = {}
 
@@ -80,7 +81,7 @@ class BaseStrategy(Strategy):
         return {}
 
     def instruction(self, client: int) -> Instruction:
-        """Return vectors and scalars for one client alone."""
+        """Return vectors, scalars and settings for one client alone."""
         return Instruction()
 
     def lengths(self) -> dict[str, int]:
@@ -160,10 +161,9 @@ class BaseStrategy(Strategy):
         self._take(arrays)
         self.round_record = RoundRecord()
         self._look_around(grid)
-        scalars = {"lr": self.info.learning_rate(server_round), **self._own_scalars()}
-        return self._messages(
-            MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config)
-        )
+        scalars: dict[str, Any] = {"lr": self.info.learning_rate(server_round), **config}
+        self._lr = float(scalars["lr"])
+        return self._messages(MessageType.TRAIN, server_round, self.sample(server_round), scalars)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -197,8 +197,7 @@ class BaseStrategy(Strategy):
             return []
         self._take(arrays)
         self._look_around(grid)
-        scalars = {**self._own_scalars(), **config}
-        return self._messages(MessageType.EVALUATE, server_round, self.present(), scalars)
+        return self._messages(MessageType.EVALUATE, server_round, self.present(), config)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -248,9 +247,6 @@ class BaseStrategy(Strategy):
         for sentence in self.hosts.news():
             self._note(sentence)
 
-    def _own_scalars(self) -> dict[str, Any]:
-        return {kebab(k): v for k, v in dataclasses.asdict(self.params).items()}
-
     def _messages(
         self,
         kind: str,
@@ -273,15 +269,19 @@ class BaseStrategy(Strategy):
         common = sum(vector.nbytes for vector in shared.values())
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
-            orders = {client: self.instruction(client) for client in cohort}
-            for client, order in orders.items():
-                own = sum(vector.nbytes for vector in order.arrays.values())
+            instructions = {client: self._instruction(client) for client in cohort}
+            for client, instruction in instructions.items():
+                own = sum(vector.nbytes for vector in instruction.arrays.values())
                 self._bytes_down[client] = common + own
-                order.config.update(self.hosts.client_header(client))
-            content = write_instructions(packed, config, orders)
+            content = write_instructions(packed, config, instructions)
             limit, group = self.hosts.time_limit, str(server_round)
             messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
+
+    def _instruction(self, client: int) -> Instruction:
+        """Add what a node must know to host a client."""
+        own = self.instruction(client)
+        return dataclasses.replace(own, config=own.config | self.hosts.client_header(client))
 
     def _collect(
         self,
@@ -322,7 +322,7 @@ class BaseStrategy(Strategy):
             buffers=self._buffer_rows(valid),
             num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
             num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
-            lr=self.info.learning_rate(number),
+            lr=self._lr,
             metrics=[result.metrics for result in valid],
         )
 

@@ -64,8 +64,11 @@ class Scaffold(BaseStrategy):
         return {"control": self._control()}
 
     def instruction(self, client: int) -> Instruction:
-        """Tell a client which of its rounds counted last: a reply that was lost did not."""
-        return Instruction(config={"counted": int(self.counted[client])})
+        """Say which of a client's rounds counted last: a reply that was lost did not."""
+        return Instruction(
+            config={"counted": int(self.counted[client])},
+            params={"control": self.params.control},
+        )
 
     def lengths(self) -> dict[str, int]:
         """Expect ``dc_i`` only where it cannot be derived."""

@@ -14,6 +14,7 @@ from clients.base import Training, epoch_plan, step_plan
 from clients.fedavg import FedAvgClient
 from clients.fedprox import FedProxClient
 from clients.freeloader import freeloading
+from strategies.fedprox import FedProxParams
 
 
 def draw() -> np.random.Generator:
@@ -52,14 +53,15 @@ def test_two_steps_of_fedprox_by_hand(tmp_path: Path) -> None:
     the sum is zero and w stays; the update is (-0.5, 1.5).
     """
     context = place(tmp_path, Training(local_steps=2, batch_size=1))
-    (update,), _, _ = fit(FedProxClient, context, [2.0, 0.0], zeta=1.0)
+    (update,), _, _ = fit(FedProxClient, context, [2.0, 0.0], params=FedProxParams(zeta=1.0))
     assert np.array_equal(update, [-0.5, 1.5])
 
 
 def test_fedprox_without_its_term_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
     training = Training(local_steps=3, batch_size=1, momentum=0.9)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, training), [0.1, 0.7])
-    (prox,), _, _ = fit(FedProxClient, place(tmp_path, training), [0.1, 0.7], zeta=0.0)
+    off = FedProxParams(zeta=0.0)
+    (prox,), _, _ = fit(FedProxClient, place(tmp_path, training), [0.1, 0.7], params=off)
     assert plain.tobytes() == prox.tobytes()
 
 

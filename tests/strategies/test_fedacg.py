@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from clients.fedacg import FedAcgClient
 from fedsuite.core.messages import read_instructions
 from fedsuite.engines.inline import InlineGrid
-from strategies.fedacg import FedAcg, ahead
+from strategies.fedacg import FedAcg, FedAcgParams, ahead
 
 
 def test_ahead_by_hand() -> None:
@@ -31,7 +31,9 @@ def test_the_client_is_held_near_the_received_point(tmp_path: Path) -> None:
     """Bottom (1, 3), from (1, 0), beta 1/2, lr 1/2: g = (0, -3), to (1, 3/2);
     g = (0, -3/2) + (0, 3/2)/2 = (0, -3/4), to (1, 15/8).
     """
-    (update,), _, _ = fit(FedAcgClient, place(tmp_path, TWO_STEPS), [1, 0], beta=0.5)
+    (update,), _, _ = fit(
+        FedAcgClient, place(tmp_path, TWO_STEPS), [1, 0], params=FedAcgParams(beta=0.5)
+    )
     assert np.array_equal(update, [0, 1.875])
 
 
