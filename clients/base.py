@@ -180,7 +180,7 @@ class Client(NumPyClient):
     def fit(
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[list[Vector], int, dict[str, Any]]:
-        """Train for a round; vectors come and go in the order of their declared names."""
+        """Train for a round; vectors are in the order of their declared names."""
         reply = self.train_round(self.receive(parameters, config))
         vectors = [reply.vectors[name] for name in self.outgoing()]
         return vectors, self.num_examples, reply.metrics

@@ -1,4 +1,4 @@
-"""FedA4's client (Algorithm 1): ordinary local training that remembers its way."""
+"""FedA4's client (Algorithm 1): ordinary local training that records its trajectory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FedA4Client(Client):
         return self.sends if self.params.trajectory == "full" else ("update",)
 
     def end_epoch(self) -> None:
-        """Remember where this epoch ended."""
+        """Record where this epoch ended."""
         if self.path:
             self.path.append(self.model.vector())
 

@@ -28,7 +28,7 @@ class FedAdwClient(Client):
     params: FedAdwParams
 
     def train_round(self, received: Received) -> Reply:
-        """Mix, train, remember."""
+        """Mix, train, and keep the model and the mixing weights."""
         weights, learnt = self._mix(received["model"], self.context.round)
         metrics = learnt | self.train(received.lr)
         update = self.model.vector() - received["model"]
@@ -40,7 +40,7 @@ class FedAdwClient(Client):
         return Reply({"update": update}, metrics | self.describe(update, received))
 
     def describe(self, update: Vector, received: Received) -> dict[str, float]:
-        """Say how far the own classes are from uniform."""
+        """Report how far the own classes are from uniform."""
         labels = self.context.task.labels(self.context.train_rows)
         counts = np.bincount(labels, minlength=self.context.task.shape.num_classes)
         return {"discrepancy": discrepancy(counts)}
@@ -54,7 +54,7 @@ class FedAdwClient(Client):
         return loss, count, metrics | {"global-correct": alone["correct"]}
 
     def _mix(self, model: Vector, next_round: int) -> tuple[Vector, dict[str, float]]:
-        """Load the start of a round; return the mixing weights and what was seen of them."""
+        """Load the start of a round; return the mixing weights and numbers about them."""
         self.model.load(model)
         state = self.context.state.load(after_round=next_round > self.context.round)
         top = top_layers(self.model, self.params.ala_layers)

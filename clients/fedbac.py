@@ -1,4 +1,4 @@
-"""FedBaC's client: training that leans on the server's momentum, and a memory of agreement.
+"""FedBaC's client: training aligned with the server's momentum, and a history of their cosines.
 
 ``regularizer = "update"`` is section 3.4, the cosine of the update so far, with its gradient in
 closed form; ``"gradient"`` is Algorithm 1, the cosine of the step, by double backward.

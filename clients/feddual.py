@@ -27,7 +27,7 @@ class FedDualClient(Client):
     params: FedDualParams
 
     def train_round(self, received: Received) -> Reply:
-        """Train; say how far the local model went and how strongly it was held."""
+        """Train; report the mean divergence and the last mixing weight."""
         if not self.params.adaptive_loss:
             return super().train_round(received)
         self.model.load(received["model"])

@@ -2,8 +2,8 @@
 
 With ``s`` the model its last round began with, each candidate ``j`` (its own model after that round
 and those received) gains ``(L(s) - L(w_j)) / |w_j - s|`` on training rows held out for that.
-Positive gains, scaled to sum 1, are the weights of the mixture; where there are none the client
-goes on from its own model.
+Positive gains, scaled to sum 1, are the weights of the mixture; without any the client continues
+from its own model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FedFomoClient(LocalClient):
     params: FedFomoParams
 
     def train_round(self, received: Received) -> Reply:
-        """Mix, train, remember."""
+        """Mix, train, and keep the model and its start."""
         gains = np.zeros(self.length("gains"), dtype=np.float32)
         gained, own_weight = self._mix(received["peers"], received["peer_statistics"])
         gains[received.integers("peer-ids")] = gained
@@ -96,7 +96,7 @@ class FedFomoClient(LocalClient):
 def hold_out(
     rows: np.ndarray, share: float, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows to train on, at least two, and to judge on; if none can be spared, all twice."""
+    """Return rows to train on, at least two, and to validate on; with too few, all rows twice."""
     count = min(max(round(share * len(rows)), 1), len(rows) - 2) if share > 0 else 0
     if count <= 0:
         return rows, rows

@@ -2,7 +2,7 @@
 
 Per batch, ``inner-steps`` steps of ``theta <- theta - personal-lr (g(theta) + lam (theta - w_i))``,
 then one of ``w_i <- w_i - lr lam (w_i - theta)``. ``theta`` starts a round at the received model
-and goes on from batch to batch.
+and continues from batch to batch.
 """
 
 from __future__ import annotations

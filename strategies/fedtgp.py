@@ -30,17 +30,21 @@ Layers = list[Doubles]
 class FedTgpParams:
     """Settings of FedTGP."""
 
-    lam: float = setting(10.0, "pull of features towards their class's prototype", low=0)
+    lam: float = setting(
+        10.0, "weight of the distance of features from their class's prototype", low=0
+    )
     margin: str = setting(
         "pairs",
-        "largest distance of two classes, or of a class and its nearest",
+        "margin: pairs = largest distance of two classes, nearest = to the nearest",
         choices=("pairs", "nearest"),
     )
-    margin_cap: float = setting(100.0, "largest margin", low=0)
-    prototype_epochs: int = setting(100, "passes of the server over what clients sent", low=1)
-    prototype_batch: int = setting(10, "clients' prototypes per step of the server", low=1)
-    prototype_lr: float = setting(0.01, "learning rate of the server", above=0)
-    hidden: int = setting(0, "width of the server's network; 0 = the features'", low=0)
+    margin_cap: float = setting(100.0, "upper bound of the margin", low=0)
+    prototype_epochs: int = setting(100, "epochs of the server's training per round", low=1)
+    prototype_batch: int = setting(10, "batch size of the server's training", low=1)
+    prototype_lr: float = setting(0.01, "learning rate of the server's training", above=0)
+    hidden: int = setting(
+        0, "hidden width of the server's network; 0 = the number of features", low=0
+    )
 
 
 class FedTgp(BaseStrategy):
@@ -61,7 +65,7 @@ class FedTgp(BaseStrategy):
         self.known = np.zeros(self.classes, dtype=np.float32)
 
     def broadcast(self) -> dict[str, Vector]:
-        """Send the prototypes, zeros for classes that nobody has shown yet, and which those are."""
+        """Send the prototypes, zeros for classes no client has sent, and which are known."""
         prototypes = generate(self._layers(self.network.astype(np.float64)))[1]
         prototypes[self.known == 0] = 0.0
         return {"prototypes": prototypes.astype(np.float32), "known": self.known}
@@ -89,7 +93,7 @@ class FedTgp(BaseStrategy):
         return super().state() | {"network": self.network, "known": self.known}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Restore both."""
         super().load_state(state)
         self.network, self.known = state["network"], state["known"]
 

@@ -12,7 +12,7 @@ record                 content
 ``config.<client>``    scalars for one client
 ``params.<client>``    settings of the algorithm that differ for one client
 ``metrics.<client>``   numbers from one client
-``error.<client>``     what went wrong at one client
+``error.<client>``     the error of one client
 =====================  ==============================================================
 
 Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled.
@@ -38,7 +38,7 @@ MAX_NAME = 100
 
 
 class WireError(ValueError):
-    """A received record is not what was agreed."""
+    """A received record does not follow the protocol."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def unpack(array: Array) -> np.ndarray:
     try:
         return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
     except (ValueError, OverflowError) as error:
-        raise WireError(f"shape {shape} is not possible: {error}") from None
+        raise WireError(f"invalid shape {shape}: {error}") from None
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -171,7 +171,7 @@ def read_result(content: RecordDict, client: int) -> Result:
 
 
 def clients_in(content: RecordDict) -> set[int]:
-    """Return the client ids a reply speaks for."""
+    """Return the client ids a reply has records of."""
     numbers = {name.split(".", 1)[1] for name in content if "." in name}
     return {int(n) for n in numbers if n.isdecimal() and len(n) <= MAX_DIGITS}
 

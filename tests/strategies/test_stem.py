@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
 from clients.stem import StemClient
-from strategies.stem import Stem, go_on
+from strategies.stem import Stem, extra_step
 
 
 def test_one_more_step_by_hand() -> None:
     """(1, 2) - 0.5 (4, -4) = (-1, 4)."""
     vectors = np.array([[1, 2], [4, -4]], np.float32)
-    assert np.array_equal(go_on(*vectors, lr=0.5), [-1, 4])
+    assert np.array_equal(extra_step(*vectors, lr=0.5), [-1, 4])
 
 
 def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_state_survives() -> None:
 @given(numbers=st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=2))
 def test_finite_in_finite_out(scale: float, numbers: list[float]) -> None:
     vector = np.array(numbers, np.float32) * np.float32(scale)
-    assert np.isfinite(go_on(vector, -vector, 0.1)).all()
+    assert np.isfinite(extra_step(vector, -vector, 0.1)).all()
