@@ -182,6 +182,9 @@ class Client(NumPyClient):
     ) -> tuple[list[Vector], int, dict[str, Any]]:
         """Train for a round; vectors are in the order of their declared names."""
         reply = self.train_round(self.receive(parameters, config))
+        undeclared = [name for name in reply.vectors if name not in self.sends]
+        if undeclared:
+            raise ValueError(f"vector '{undeclared[0]}' is not among those sent: {self.sends}")
         vectors = [reply.vectors[name] for name in self.outgoing()]
         return vectors, self.num_examples, reply.metrics
 

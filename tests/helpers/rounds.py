@@ -19,14 +19,14 @@ BOTTOMS = ((1.0, 3.0), (-1.0, 1.0))
 def strategy_of(
     cls: type[BaseStrategy],
     clients: int = 2,
-    federation: dict[str, Any] | None = None,
+    info: dict[str, Any] | None = None,
     **params: Any,
 ) -> BaseStrategy:
     """A strategy for a model of two zeros."""
-    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (federation or {})
+    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (info or {})
     sizes = dict.fromkeys(range(clients), 1)
-    info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
-    strategy = cls(info, cls.Params(**params))
+    run_info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
+    strategy = cls(run_info, cls.Params(**params))
     strategy.model = np.zeros(2, np.float32)
     return strategy
 

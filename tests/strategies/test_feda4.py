@@ -76,13 +76,13 @@ PROBE = {1.0: (np.array([0.5, 0.5]), 0.5), 5.0: (np.array([1.0, 0.0]), 0.5)}
 
 def play(**params: object) -> tuple[np.ndarray, Round]:
     """Two clients from w = 0, E = 1: v = (1, 0), and v = (5, 0) whose predictions collapsed."""
-    federation = RunInfo(
+    info = RunInfo(
         num_clients=2,
         client_sizes={0: 1, 1: 3},
         seed=0,
         probe=lambda model, buffers: PROBE[float(model[0])],
     )
-    strategy = FedA4(federation, FedA4Params(**params))  # type: ignore[arg-type]
+    strategy = FedA4(info, FedA4Params(**params))  # type: ignore[arg-type]
     strategy.model = np.zeros(2, np.float32)
     updates = np.array([[1, 0], [5, 0]], np.float32)
     this_round = Round(

@@ -67,7 +67,7 @@ def test_momentum_adds_up_and_survives() -> None:
 
 
 def test_the_servers_rate_is_part_of_the_momentum() -> None:
-    strategy = strategy_of(FedAcg, lam=0.5, federation={"server_lr": 0.5})
+    strategy = strategy_of(FedAcg, lam=0.5, info={"server_lr": 0.5})
     play(strategy, [[4, 0], [0, 0]])
     assert np.array_equal(strategy.model, [1, 0])
     assert np.array_equal(strategy.training_start(), [1.5, 0])
@@ -85,10 +85,10 @@ class ListeningGrid(InlineGrid):
     ) -> Iterable[Message]:
         messages = list(messages)
         for message in messages:
-            order = next(iter(read_instructions(message.content).values()), None)
+            instruction = next(iter(read_instructions(message.content).values()), None)
             kept = self.models.setdefault(message.metadata.message_type, [])
-            if order is not None and "model" in order.arrays:
-                kept.append(order.arrays["model"])
+            if instruction is not None and "model" in instruction.arrays:
+                kept.append(instruction.arrays["model"])
         return super().send_and_receive(messages, timeout=timeout)
 
 

@@ -40,8 +40,8 @@ def received(updates: list[list[float]], clients: list[int], number: int = 1) ->
 
 def server(count: int = 4, **params: float) -> FedAmp:
     sizes = dict.fromkeys(range(count), 1)
-    federation = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
-    strategy = FedAmp(federation, FedAmpParams(**params))
+    info = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
+    strategy = FedAmp(info, FedAmpParams(**params))
     strategy.model, strategy.training_round = np.array([10, 10], np.float32), 2
     return strategy
 

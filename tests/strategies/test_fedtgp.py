@@ -35,8 +35,8 @@ Experiment = Callable[..., Path]
 
 def server(classes: int, width: int, **params: Any) -> FedTgp:
     shapes = {"body.weight": (3,), "fc.weight": (classes, width), "fc.bias": (classes,)}
-    federation = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
-    return FedTgp(federation, FedTgpParams(**params))
+    info = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
+    return FedTgp(info, FedTgpParams(**params))
 
 
 def send(prototypes: list[Any], counts: list[Any], number: int = 1) -> Round:

@@ -82,7 +82,7 @@ def test_auto_keeps_control_variates_that_are_gradients(
     whatever the optimiser and the coefficient; the printed rule would give others.
     """
     plain = training is TWO_STEPS
-    strategy = strategy_of(Scaffold, federation={"plain_sgd": plain}, coefficient=coefficient)
+    strategy = strategy_of(Scaffold, info={"plain_sgd": plain}, coefficient=coefficient)
     assert (strategy.params.control == "update") == (plain and coefficient == 1.0)
     strategy.model = np.array([0, 2], np.float32)
     for number in range(1, 60):

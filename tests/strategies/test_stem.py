@@ -54,7 +54,7 @@ def test_without_its_own_step_the_server_averages() -> None:
 
 def test_the_servers_rate_scales_the_whole_move() -> None:
     """Mean update (2, 1), v = (4, 4), lr 1/2: move (0, -1), a quarter of it (0, -1/4)."""
-    strategy = strategy_of(Stem, federation={"server_lr": 0.25})
+    strategy = strategy_of(Stem, info={"server_lr": 0.25})
     play(strategy, [[4, 0], [0, 2]], direction=[[8, 8], [0, 0]])
     assert np.array_equal(strategy.model, [0, -0.25])
     assert strategy.instruction(0).config == {"last-step": 0.125}

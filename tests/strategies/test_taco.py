@@ -83,10 +83,10 @@ def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw) -> None
 
 
 def taco(clients: int = 2, **params: object) -> Taco:
-    federation = RunInfo(
+    info = RunInfo(
         num_clients=clients, client_sizes=dict.fromkeys(range(clients), 1), seed=0, num_rounds=10
     )
-    strategy = Taco(federation, TacoParams(**params))  # type: ignore[arg-type]
+    strategy = Taco(info, TacoParams(**params))  # type: ignore[arg-type]
     strategy.model = np.zeros(2, np.float32)
     return strategy
 
