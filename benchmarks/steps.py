@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import statistics
 import time
@@ -54,18 +55,18 @@ class Bench:
     def __init__(self, config: RunConfig) -> None:
         grid = ListeningGrid(1)
         self.folder = RunFolder(run(config, grid, engine="inline")).client_states
-        self.orders = read_instructions(grid.heard.content)
+        self.instructions = read_instructions(grid.heard.content)
         self.worker = Worker(config, open_task(config.task))
 
     def seconds_per_step(self) -> float:
         """Train the round's first client once; CPU time, so that a busy machine counts less."""
-        number, order = next(iter(self.orders.items()))
+        number, instruction = next(iter(self.instructions.items()))
         with threads(self.worker.config.client_threads):
-            client = self.worker.client(number, order.config, self.folder)
+            client = self.worker.client(number, instruction, self.folder)
             client.inspect = lambda *_: {}  # type: ignore[method-assign]  # not part of training
-            order = _with_zeros(order, client.receives, self.worker.model.size)
+            instruction = _with_zeros(instruction, client.receives, self.worker.model.size)
             started = time.process_time()
-            result = self.worker.fit(client, order)
+            result = self.worker.fit(client, instruction)
             seconds = time.process_time() - started
         return seconds / result.metrics["steps"]
 
@@ -125,11 +126,11 @@ def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps:
     return parse(workload.settings(data_root, ROUNDS) | same)
 
 
-def _with_zeros(order: Instruction, receives: tuple[str, ...], size: int) -> Instruction:
+def _with_zeros(instruction: Instruction, receives: tuple[str, ...], size: int) -> Instruction:
     """Fill in vectors the server has not sent."""
     zeros = np.zeros(size, dtype=np.float32)
-    missing = {name: zeros for name in receives if name not in order.arrays}
-    return Instruction(order.arrays | missing, order.config)
+    missing = {name: zeros for name in receives if name not in instruction.arrays}
+    return dataclasses.replace(instruction, arrays=instruction.arrays | missing)
 
 
 def _cost(name: str, pairs: list[tuple[float, float]]) -> StepCost:

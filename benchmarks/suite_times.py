@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.report import table
 from clients.optim import SGD, Adam
 from fedsuite.config import RunConfig, parse
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
 from fedsuite.registry import ALGORITHMS
 from fedsuite.suites.definition import SCALES, Plan, read_suite
 from tasks.models import build_model

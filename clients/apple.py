@@ -6,14 +6,18 @@ With ``g`` the gradient at the personal model ``sum_j p_j c_j``, a step is
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
 
+from clients.base import Received, Reply
 from clients.local import LocalClient
 from clients.optim import make_optimizer
-from fedsuite.core.vector import Vector, to_numpy
+from fedsuite.core.flat_model import to_numpy
+
+if TYPE_CHECKING:
+    from strategies.apple import AppleParams
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
@@ -23,27 +27,24 @@ class AppleClient(LocalClient):
 
     receives: ClassVar[tuple[str, ...]] = ("cores", "shares")
     sends: ClassVar[tuple[str, ...]] = ("update",)
+    params: AppleParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Learn core and relations; keep the personal model as it then stands."""
-        me, device = self.context.client, self.model.device
-        own = self.context.state.load()
-        self.cores = torch.tensor(parameters[0], device=device)
-        self.shares = torch.tensor(parameters[1], device=device)
+        me, own, shares = self.context.client, self.context.state.load(), received["shares"]
+        self.cores, self.shares = self.tensor(received["cores"]), self.tensor(shares)
         if "core" in own:
-            self.cores[me] = torch.tensor(own["core"], device=device)
-        first = parameters[1] if config["start"] == "shares" else one_hot(me, len(self.cores))
+            self.cores[me] = self.tensor(own["core"])
+        first = shares if self.params.start == "shares" else one_hot(me, len(self.cores))
         kept = own.get("p", first)
-        self.p = torch.tensor(np.append(kept, first[len(kept) :]), device=device)
-        self.p_lr, self.penalty = float(config["p-lr"]), float(config["penalty"])
+        self.p = self.tensor(np.append(kept, first[len(kept) :]))
+        self.penalty = received.number("penalty")
         self.model.load(self.context.initial, own.get("buffers", self.context.initial_buffers))
-        metrics = self.train(config["lr"])
+        metrics = self.train(received.lr)
         core, p = to_numpy(self.cores[me]), to_numpy(self.p)
         self._keep_own(core=core, p=p)
         metrics |= {"p-own": float(p[me]), "p-sum": float(p.sum())}
-        return [core - self.context.initial], len(self.rows), metrics
+        return Reply({"update": core - self.context.initial}, metrics)
 
     def train(self, lr: float) -> dict[str, float]:
         """Take the steps; the model is the mixture throughout."""
@@ -60,7 +61,7 @@ class AppleClient(LocalClient):
                 )
                 model.grads.mul_(self.p[self.context.client])
                 optimizer.step(lr)
-                self.p.sub_(slope, alpha=self.p_lr)
+                self.p.sub_(slope, alpha=self.params.p_lr)
                 model.weights.copy_(mixture(self.p, self.cores))
         return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
 

@@ -1,12 +1,13 @@
-"""What every client shares: its place, its batches, local training, evaluation.
+"""What every client shares: its context, its batches, local training, evaluation.
 
 An algorithm subclasses :class:`Client`, names the vectors it receives and sends, and overrides
-what differs: often only :meth:`Client.correct`, one in-place operation on the flat gradient.
+what differs: often only :meth:`Client.correct_gradient`, one in-place operation on the flat
+gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,11 +20,13 @@ from torch.nn import functional as F
 from clients.optim import make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
-from fedsuite.core.vector import FlatModel, Vector
+from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.vector import Vector
 from tasks.evaluation import evaluate
 from tasks.task import Task
 
 CHUNK_ROWS = 4096
+Evaluation = tuple[float, int, dict[str, Any]]  # loss, samples, numbers beside them
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Training:
 
 @dataclass(frozen=True)
 class ClientContext:
-    """A client's place in one round: who it is, its rows, its model workspace, its state."""
+    """A client in one round: its number, its rows, its model workspace, its state."""
 
     client: int
     round: int
@@ -71,18 +74,74 @@ class ClientContext:
         return self.task.split.own_test[self.client]
 
 
+@dataclass(frozen=True)
+class Received:
+    """What the server sent one client in a round: vectors and scalars by name.
+
+    ``received["model"]`` is a vector, ``received.number("alpha")`` a scalar for this client alone.
+    """
+
+    vectors: Mapping[str, Vector]
+    config: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Vector:
+        return self.vectors[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.vectors
+
+    @property
+    def lr(self) -> float:
+        """Local learning rate of the round."""
+        return self.number("lr")
+
+    def number(self, name: str) -> float:
+        """Return a scalar."""
+        return float(self.config[name])
+
+    def integers(self, name: str) -> list[int]:
+        """Return a list of whole numbers."""
+        return [int(value) for value in self.config[name]]
+
+
+@dataclass
+class Reply:
+    """What a client sends after training: vectors by name, and numbers about its round."""
+
+    vectors: dict[str, Vector]
+    metrics: dict[str, float]
+
+
 class Client(NumPyClient):
-    """A Flower NumPyClient whose parameters are flat vectors with declared names."""
+    """A Flower NumPyClient whose parameters are flat vectors with declared names.
+
+    ``params`` are the algorithm's settings, the dataclass that its strategy declares. Flower calls
+    :meth:`fit` and :meth:`evaluate`; an algorithm overrides :meth:`train_round` and
+    :meth:`evaluate_round`, or less.
+    """
 
     receives: ClassVar[tuple[str, ...]] = ("model",)
     sends: ClassVar[tuple[str, ...]] = ("update",)
     personal: ClassVar[bool] = False
+    params: Any
 
-    def __init__(self, context: ClientContext) -> None:
-        self.context = context
+    def __init__(self, context: ClientContext, params: Any = None) -> None:
+        self.context, self.params = context, params
         self.model = context.model
 
     # What an algorithm overrides
+
+    def train_round(self, received: Received) -> Reply:
+        """Train from the received model; answer with the update ``w_i - w``."""
+        self.model.load(received["model"])
+        metrics = self.train(received.lr)
+        update = self.model.vector() - received["model"]
+        return Reply({"update": update}, metrics | self.describe(update, received))
+
+    def evaluate_round(self, received: Received) -> Evaluation:
+        """Score the received model on this client's own test rows."""
+        self.model.load(received["model"])
+        return self.score()
 
     def correct_gradient(self) -> None:
         """Change ``self.model.grads`` in place before each step; by default leave it."""
@@ -100,40 +159,42 @@ class Client(NumPyClient):
     def end_epoch(self) -> None:
         """Look at the model after each local epoch; by default do nothing."""
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
-        """Train from the received model; answer with the update ``w_i - w``."""
-        self.model.load(parameters[0])
-        metrics = self.train(config["lr"])
-        update = self.model.vector() - parameters[0]
-        metrics |= self.describe(update, parameters, config)
-        return [update], len(self.context.train_rows), metrics
-
-    def inspect(self, parameters: list[Vector], config: dict[str, Any]) -> dict[str, float]:
+    def inspect(self, received: Received) -> dict[str, float]:
         """Measure what was received, before and outside the timed training; by default nothing."""
         return {}
 
-    def describe(
-        self, update: Vector, parameters: list[Vector], config: dict[str, Any]
-    ) -> dict[str, float]:
-        """Return the numbers this algorithm sends about an update."""
+    def describe(self, update: Vector, received: Received) -> dict[str, float]:
+        """Return the numbers this algorithm sends about an update; by default none."""
         return {}
 
-    def outgoing(self, config: dict[str, Any]) -> tuple[str, ...]:
+    def outgoing(self) -> tuple[str, ...]:
         """Return the names of the vectors sent with these settings; by default all."""
         return self.sends
-
-    def evaluate(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
-        """Score the received model on this client's own test rows."""
-        self.model.load(parameters[0])
-        return self.score()
 
     def length(self, name: str) -> int:
         """Return the length of a vector this client sends; by default the model's."""
         return self.model.size
+
+    # What Flower calls
+
+    def fit(
+        self, parameters: list[Vector], config: dict[str, Any]
+    ) -> tuple[list[Vector], int, dict[str, Any]]:
+        """Train for a round; vectors are in the order of their declared names."""
+        reply = self.train_round(self.receive(parameters, config))
+        undeclared = [name for name in reply.vectors if name not in self.sends]
+        if undeclared:
+            raise ValueError(f"vector '{undeclared[0]}' is not among those sent: {self.sends}")
+        vectors = [reply.vectors[name] for name in self.outgoing()]
+        return vectors, self.num_examples, reply.metrics
+
+    def evaluate(self, parameters: list[Vector], config: dict[str, Any]) -> Evaluation:
+        """Score this client's model on its own test rows."""
+        return self.evaluate_round(self.receive(parameters, config))
+
+    def receive(self, parameters: list[Vector], config: dict[str, Any]) -> Received:
+        """Name the vectors of a list."""
+        return Received(dict(zip(self.receives, parameters, strict=True)), config)
 
     # What algorithms use
 
@@ -168,6 +229,11 @@ class Client(NumPyClient):
         return self.context.train_rows
 
     @property
+    def num_examples(self) -> int:
+        """Training rows that this client's reply stands for."""
+        return len(self.rows)
+
+    @property
     def num_steps(self) -> int:
         """Local steps of this round."""
         return sum(len(epoch) for epoch in self.schedule)
@@ -180,7 +246,11 @@ class Client(NumPyClient):
             sizes = [len(batch) for batch in chunk]
             yield from zip(x.split(sizes), y.split(sizes), strict=True)
 
-    def score(self) -> tuple[float, int, dict[str, Any]]:
+    def tensor(self, vector: Vector) -> torch.Tensor:
+        """Copy a vector to the model's device."""
+        return torch.tensor(vector, device=self.model.device)
+
+    def score(self) -> Evaluation:
         """Score the model as it stands on this client's own test rows."""
         score = evaluate(self.model, self.context.task, self.context.test_rows)
         return score.loss, score.total, {"correct": score.correct}

@@ -1,37 +1,39 @@
-"""FedA4's client (Algorithm 1): ordinary local training that remembers its way."""
+"""FedA4's client (Algorithm 1): ordinary local training that records its trajectory."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from clients.base import Client
-from fedsuite.core.vector import Vector
+from clients.base import Client, Received, Reply
+
+if TYPE_CHECKING:
+    from strategies.feda4 import FedA4Params
 
 
 class FedA4Client(Client):
     """Sends the update and, if full, the change over each local epoch (Eq. 1)."""
 
     sends: ClassVar[tuple[str, ...]] = ("update", "trajectory")
+    params: FedA4Params
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train and record the trajectory."""
-        self.path = [parameters[0]] if config["trajectory"] == "full" else []
-        (update,), count, metrics = super().fit(parameters, config)
-        if not self.path:
-            return [update], count, metrics
-        changes = [after - before for before, after in zip(self.path, self.path[1:], strict=False)]
-        return [update, np.concatenate(changes)], count, metrics
+        self.path = [received["model"]] if self.params.trajectory == "full" else []
+        reply = super().train_round(received)
+        if self.path:
+            changes = [after - before for before, after in pairwise(self.path)]
+            reply.vectors["trajectory"] = np.concatenate(changes)
+        return reply
 
-    def outgoing(self, config: dict[str, Any]) -> tuple[str, ...]:
+    def outgoing(self) -> tuple[str, ...]:
         """Send no trajectory in its compact form."""
-        return self.sends if config["trajectory"] == "full" else ("update",)
+        return self.sends if self.params.trajectory == "full" else ("update",)
 
     def end_epoch(self) -> None:
-        """Remember where this epoch ended."""
+        """Record where this epoch ended."""
         if self.path:
             self.path.append(self.model.vector())
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from clients.fedprox import FedProxClient
-from fedsuite.core.vector import Vector
+from clients.base import Client, Received, Reply
+from clients.proximal import ProximalPull
+
+if TYPE_CHECKING:
+    from strategies.fedacg import FedAcgParams
 
 
-class FedAcgClient(FedProxClient):
-    """``w_i <- w_i - lr (g + beta (w_i - received))``: FedProx around what was received."""
+class FedAcgClient(Client):
+    """``w_i <- w_i - lr (g + beta (w_i - received))``: FedProx around the received model."""
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    params: FedAcgParams
+
+    def train_round(self, received: Received) -> Reply:
         """Train as FedProx does with ``zeta = beta``."""
-        return super().fit(parameters, config | {"zeta": config["beta"]})
+        self.pull = ProximalPull(self, received["model"], self.params.beta)
+        return super().train_round(received)
+
+    def correct_gradient(self) -> None:
+        """Add ``beta (w_i - received)``."""
+        self.pull.add()

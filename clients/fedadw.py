@@ -6,13 +6,17 @@ gradient steps on a part of the client's rows while everything else is frozen.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 
-from clients.base import Client, epoch_plan
-from fedsuite.core.vector import FlatModel, Vector
+from clients.base import Client, Evaluation, Received, Reply, epoch_plan
+from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.vector import Vector
+
+if TYPE_CHECKING:
+    from strategies.fedadw import FedAdwParams
 
 LOSSES = 10
 
@@ -21,51 +25,42 @@ class FedAdwClient(Client):
     """Keeps its model and its mixing weights; sends the update and its discrepancy."""
 
     personal: ClassVar[bool] = True
+    params: FedAdwParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
-        """Mix, train, remember."""
-        model = parameters[0]
-        weights, learnt = self._mix(model, config, self.context.round)
-        metrics = learnt | self.train(config["lr"])
-        update = self.model.vector() - model
-        if config["adaptive"] and np.isfinite(update).all():
+    def train_round(self, received: Received) -> Reply:
+        """Mix, train, and keep the model and the mixing weights."""
+        weights, learnt = self._mix(received["model"], self.context.round)
+        metrics = learnt | self.train(received.lr)
+        update = self.model.vector() - received["model"]
+        if self.params.adaptive and np.isfinite(update).all():
             times = np.array([learnt["ala-epochs"]], np.float32)
             self.context.state.update(
                 {"model": self.model.vector(), "weights": weights, "learnt": times}
             )
-        metrics |= self.describe(update, parameters, config)
-        return [update], len(self.context.train_rows), metrics
+        return Reply({"update": update}, metrics | self.describe(update, received))
 
-    def describe(
-        self, update: Vector, parameters: list[Vector], config: dict[str, Any]
-    ) -> dict[str, float]:
-        """Say how far the own classes are from uniform."""
+    def describe(self, update: Vector, received: Received) -> dict[str, float]:
+        """Report how far the own classes are from uniform."""
         labels = self.context.task.labels(self.context.train_rows)
         counts = np.bincount(labels, minlength=self.context.task.shape.num_classes)
         return {"discrepancy": discrepancy(counts)}
 
-    def evaluate(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate_round(self, received: Received) -> Evaluation:
         """Score the mixture it would start the next round from, and the global model."""
-        self.model.load(parameters[0])
+        self.model.load(received["model"])
         _, _, alone = self.score()
-        self._mix(parameters[0], config, self.context.round + 1)
+        self._mix(received["model"], self.context.round + 1)
         loss, count, metrics = self.score()
         return loss, count, metrics | {"global-correct": alone["correct"]}
 
-    def _mix(
-        self, model: Vector, config: dict[str, Any], next_round: int
-    ) -> tuple[Vector, dict[str, float]]:
-        """Load the start of a round; return the mixing weights and what was seen of them."""
+    def _mix(self, model: Vector, next_round: int) -> tuple[Vector, dict[str, float]]:
+        """Load the start of a round; return the mixing weights and numbers about them."""
         self.model.load(model)
         state = self.context.state.load(after_round=next_round > self.context.round)
-        top = top_layers(self.model, int(config["ala-layers"]))
-        if not config["adaptive"] or "model" not in state:
+        top = top_layers(self.model, self.params.ala_layers)
+        if not self.params.adaptive or "model" not in state:
             return np.ones(self.model.size - top, np.float32), {"ala-epochs": 0}
-        ala = LocalAggregation(self, top, state, config, next_round)
+        ala = LocalAggregation(self, top, state, next_round)
         epochs = ala.learn(first=bool(state["learnt"][0] == 0))
         weights = ala.weights.cpu().numpy()
         seen = {"ala-mean": float(weights.mean()), "ala-min": float(weights.min())}
@@ -80,18 +75,16 @@ class LocalAggregation:
         client: FedAdwClient,
         top: int,
         state: dict[str, np.ndarray],
-        config: dict[str, Any],
         next_round: int,
     ) -> None:
-        self.client, self.model, self.config = client, client.model, config
-        device = self.model.device
+        self.client, self.model, self.params = client, client.model, client.params
         self.part = slice(top, self.model.size)
-        self.own = torch.tensor(state["model"][top:], device=device)
+        self.own = client.tensor(state["model"][top:])
         self.gap = self.model.weights[self.part].clone() - self.own
-        self.weights = torch.tensor(state["weights"], device=device)
+        self.weights = client.tensor(state["weights"])
         rows = client.context.train_rows
         self.draw = client.context.draw_for("ala", next_round)
-        count = max(round(len(rows) * config["ala-percent"] / 100), 1)
+        count = max(round(len(rows) * self.params.ala_percent / 100), 1)
         self.rows = self.draw.choice(rows, count, replace=False)
 
     def learn(self, first: bool) -> int:
@@ -118,9 +111,10 @@ class LocalAggregation:
     def _done(self, losses: list[float], first: bool) -> bool:
         if not first:
             return len(losses) == 1
-        if len(losses) >= self.config["ala-max-epochs"]:
+        if len(losses) >= self.params.ala_max_epochs:
             return True
-        return len(losses) >= LOSSES and np.std(losses[-LOSSES:]) < self.config["ala-tolerance"]
+        settled = len(losses) >= LOSSES and np.std(losses[-LOSSES:]) < self.params.ala_tolerance
+        return bool(settled)
 
     def _epoch(self) -> float:
         self.model.module.train()
@@ -131,7 +125,7 @@ class LocalAggregation:
             total += self.client.gradients(x, y).item()
             with torch.no_grad():
                 step = self.model.grads[self.part] * self.gap
-                self.weights.sub_(step, alpha=self.config["ala-lr"]).clamp_(0.0, 1.0)
+                self.weights.sub_(step, alpha=self.params.ala_lr).clamp_(0.0, 1.0)
         self._place()
         return total / len(plan)
 

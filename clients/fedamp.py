@@ -5,12 +5,14 @@ The gradient of ``lam / (2 alpha) |w - u_i|^2`` is added to each step.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-
+from clients.base import Received, Reply
 from clients.local import LocalClient
-from fedsuite.core.vector import Vector
+from clients.proximal import ProximalPull
+
+if TYPE_CHECKING:
+    from strategies.fedamp import FedAmpParams
 
 
 class FedAmpClient(LocalClient):
@@ -18,18 +20,17 @@ class FedAmpClient(LocalClient):
 
     receives: ClassVar[tuple[str, ...]] = ("cloud",)
     sends: ClassVar[tuple[str, ...]] = ("update",)
+    params: FedAmpParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train the own model and send how far it is from the run's first one."""
-        cloud = parameters[0]
-        self.strength = config["lam"] / config["alpha"] if cloud.size else 0.0
-        self.pull = torch.tensor(cloud, device=self.model.device).mul_(-self.strength)
-        _, count, metrics = super().fit(parameters, config)
-        return [self.model.vector() - self.context.initial], count, metrics
+        cloud = received["cloud"]
+        strength = self.params.lam / self.params.alpha if cloud.size else 0.0
+        self.pull = ProximalPull(self, cloud, strength)
+        reply = super().train_round(received)
+        reply.vectors["update"] = self.model.vector() - self.context.initial
+        return reply
 
     def correct_gradient(self) -> None:
-        """Add the pull; the part that does not change in a round is precomputed."""
-        if self.strength:
-            self.model.grads.add_(self.pull).add_(self.model.weights, alpha=self.strength)
+        """Add ``lam/alpha (w_i - u_i)``."""
+        self.pull.add()

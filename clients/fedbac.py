@@ -1,4 +1,4 @@
-"""FedBaC's client: training that leans on the server's momentum, and a memory of agreement.
+"""FedBaC's client: training aligned with the server's momentum, and a history of their cosines.
 
 ``regularizer = "update"`` is section 3.4, the cosine of the update so far, with its gradient in
 closed form; ``"gradient"`` is Algorithm 1, the cosine of the step, by double backward.
@@ -6,14 +6,17 @@ closed form; ``"gradient"`` is Algorithm 1, the cosine of the step, by double ba
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 
-from clients.base import Client
+from clients.base import Client, Received, Reply
 from fedsuite.core.vector import Vector, cosines
 from tasks.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from strategies.fedbac import FedBacParams
 
 EPSILON = 1e-12
 
@@ -22,52 +25,46 @@ class FedBacClient(Client):
     """Sends the update with its consensus and reliability; remembers its cosines."""
 
     receives: ClassVar[tuple[str, ...]] = ("model", "momentum")
+    params: FedBacParams
 
-    def inspect(self, parameters: list[Vector], config: dict[str, Any]) -> dict[str, float]:
+    def inspect(self, received: Received) -> dict[str, float]:
         """Score the received model on the own test rows, or on the training rows if none."""
-        if not config["score-clients"]:
+        if not self.params.score_clients:
             return {"accuracy": 0.0}
         rows = self.context.test_rows if len(self.context.test_rows) else self.context.train_rows
-        self.model.load(parameters[0])
+        self.model.load(received["model"])
         return {"accuracy": evaluate(self.model, self.context.task, rows).accuracy}
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train, held along the momentum if that is on."""
-        model, momentum = parameters
-        self.start = torch.tensor(model, device=self.model.device)
-        self.unit = torch.tensor(momentum, device=self.model.device)
+        self.start, self.unit = self.tensor(received["model"]), self.tensor(received["momentum"])
         length = self.unit.norm()
-        active = bool(length > 0) and config["lam"] > 0
+        active = bool(length > 0) and self.params.lam > 0
         if length > 0:
             self.unit /= length
-        self.lam = float(config["lam"])
-        self.regularizer = config["regularizer"] if active else "none"
-        self.sign = 1.0 if config["printed-sign"] else -1.0
-        return super().fit(parameters, config)
+        self.regularizer = self.params.regularizer if active else "none"
+        self.sign = 1.0 if self.params.printed_sign else -1.0
+        return super().train_round(received)
 
-    def describe(
-        self, update: Vector, parameters: list[Vector], config: dict[str, Any]
-    ) -> dict[str, float]:
+    def describe(self, update: Vector, received: Received) -> dict[str, float]:
         """Compare an update with the momentum, now and over the last rounds."""
-        momentum = parameters[1]
+        momentum = received["momentum"]
         cosine = float(cosines(update[None], momentum)[0])
         past = self.context.state.load().get("cosines", np.zeros(0))
         if momentum.any() and np.isfinite(cosine):
-            past = np.append(past, cosine)[-int(config["history"]) :]
+            past = np.append(past, cosine)[-self.params.history :]
         self.context.state.update({"cosines": past})
         return {
             "cosine": cosine,
-            "consensus": float(consensus(np.array(cosine), config["gamma"])),
-            "reliability": reliability(past, config["alpha"]),
+            "consensus": float(consensus(np.array(cosine), self.params.gamma)),
+            "reliability": reliability(past, self.params.alpha),
         }
 
     def correct_gradient(self) -> None:
         """Add the gradient of ``lam (1 - cos(w_local - w, vbar))``."""
         if self.regularizer == "update":
             update = self.model.weights - self.start
-            self.model.grads.add_(cosine_gradient(update, self.unit), alpha=-self.lam)
+            self.model.grads.add_(cosine_gradient(update, self.unit), alpha=-self.params.lam)
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """For Algorithm 1, differentiate through the gradient; otherwise as usual."""
@@ -77,7 +74,7 @@ class FedBacClient(Client):
         loss = self.loss(x, y)
         task = flat(torch.autograd.grad(loss, parameters, create_graph=True))
         agreement = self.sign * (task / (task.norm() + EPSILON)) @ self.unit
-        penalty = flat(torch.autograd.grad(self.lam * (1.0 - agreement), parameters))
+        penalty = flat(torch.autograd.grad(self.params.lam * (1.0 - agreement), parameters))
         self.model.grads.copy_(task.detach() + penalty)
         return loss.detach()
 

@@ -8,40 +8,42 @@ epoch: the better a client knows its own rows, the more it is held to what it wa
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from clients.base import Client
-from fedsuite.core.vector import Vector
+from clients.base import Client, Received, Reply
 from tasks.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from strategies.feddual import FedDualParams
 
 
 class FedDualClient(Client):
     """Trains with the received model beside it."""
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
-        """Train; say how far the local model went and how strongly it was held."""
-        self.adaptive = bool(config["adaptive-loss"])
-        if not self.adaptive:
-            return super().fit(parameters, config)
-        self.model.load(parameters[0])
+    params: FedDualParams
+
+    def train_round(self, received: Received) -> Reply:
+        """Train; report the mean divergence and the last mixing weight."""
+        if not self.params.adaptive_loss:
+            return super().train_round(received)
+        self.model.load(received["model"])
         self.teacher = copy.deepcopy(self.model.module).eval()
         self.epochs_left = len(self.schedule)
         self.start_accuracy = self._accuracy() if self.epochs_left > 1 else 0.0
         self.share = mixing(0.0, 0.0)
         self.divergences: list[torch.Tensor] = []
-        arrays, count, metrics = super().fit(parameters, config)
+        reply = super().train_round(received)
         mean = torch.stack(self.divergences).mean().item()
-        return arrays, count, metrics | {"divergence": mean, "share": self.share}
+        reply.metrics |= {"divergence": mean, "share": self.share}
+        return reply
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mix the cross-entropy with the divergence from the received model."""
-        if not self.adaptive:
+        if not self.params.adaptive_loss:
             return super().loss(x, y)
         logits = self.model.module(x)
         with torch.no_grad():
@@ -52,7 +54,7 @@ class FedDualClient(Client):
 
     def end_epoch(self) -> None:
         """Weigh the next epoch's terms by what this one has learnt."""
-        if not self.adaptive:
+        if not self.params.adaptive_loss:
             return
         self.epochs_left -= 1
         if self.epochs_left:

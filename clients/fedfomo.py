@@ -2,20 +2,24 @@
 
 With ``s`` the model its last round began with, each candidate ``j`` (its own model after that round
 and those received) gains ``(L(s) - L(w_j)) / |w_j - s|`` on training rows held out for that.
-Positive gains, scaled to sum 1, are the weights of the mixture; where there are none the client
-goes on from its own model.
+Positive gains, scaled to sum 1, are the weights of the mixture; without any the client continues
+from its own model.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 
+from clients.base import Received, Reply
 from clients.local import LocalClient
 from fedsuite.core.vector import Matrix, Vector, norms, weighted_sum
+
+if TYPE_CHECKING:
+    from strategies.fedfomo import FedFomoParams
 
 BATCH = 256
 LARGEST = 1e18
@@ -26,22 +30,19 @@ class FedFomoClient(LocalClient):
 
     receives: ClassVar[tuple[str, ...]] = ("peers", "peer_statistics")
     sends: ClassVar[tuple[str, ...]] = ("update", "statistics", "gains")
-    validation: float = 0.2
+    params: FedFomoParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
-        """Mix, train, remember."""
-        self.validation = float(config["validation"])
+    def train_round(self, received: Received) -> Reply:
+        """Mix, train, and keep the model and its start."""
         gains = np.zeros(self.length("gains"), dtype=np.float32)
-        ids = np.array(config["peer-ids"], dtype=np.int64)
-        gains[ids], own_weight = self._mix(parameters[0], parameters[1])
+        gained, own_weight = self._mix(received["peers"], received["peer_statistics"])
+        gains[received.integers("peer-ids")] = gained
         start, start_buffers = self.model.vector(), self.model.buffer_vector()
-        metrics = self.train(config["lr"]) | {"own-weight": own_weight}
+        metrics = self.train(received.lr) | {"own-weight": own_weight}
         self._keep_own(start=start, start_buffers=start_buffers)
         update = self.model.vector() - self.context.initial
         statistics = self.model.buffer_vector() - self.context.initial_buffers
-        return [update, statistics, gains], len(self.rows), metrics
+        return Reply({"update": update, "statistics": statistics, "gains": gains}, metrics)
 
     def length(self, name: str) -> int:
         """Return the length of a vector this client sends."""
@@ -59,7 +60,7 @@ class FedFomoClient(LocalClient):
     @cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray]:
         draw = self.context.draw_for("validation", 0)
-        return hold_out(self.context.train_rows, self.validation, draw)
+        return hold_out(self.context.train_rows, self.params.validation, draw)
 
     def _mix(self, peers: Matrix, statistics: Matrix) -> tuple[np.ndarray, float]:
         """Load the mixture; return what others' models gained and the own model's weight."""
@@ -95,7 +96,7 @@ class FedFomoClient(LocalClient):
 def hold_out(
     rows: np.ndarray, share: float, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows to train on, at least two, and to judge on; if none can be spared, all twice."""
+    """Return rows to train on, at least two, and to validate on; with too few, all rows twice."""
     count = min(max(round(share * len(rows)), 1), len(rows) - 2) if share > 0 else 0
     if count <= 0:
         return rows, rows

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
+from clients.base import Client, Received, Reply
+from clients.proximal import ProximalPull
 
-from clients.base import Client
-from fedsuite.core.vector import Vector
+if TYPE_CHECKING:
+    from strategies.fedprox import FedProxParams
 
 
 class FedProxClient(Client):
     """``w_i <- w_i - lr (g + zeta (w_i - w))``."""
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    params: FedProxParams
+
+    def train_round(self, received: Received) -> Reply:
         """Train as FedAvg does, held near the received model."""
-        self.zeta = float(config["zeta"])
-        self.pull = torch.tensor(parameters[0], device=self.model.device).mul_(-self.zeta)
-        return super().fit(parameters, config)
+        self.pull = ProximalPull(self, received["model"], self.params.zeta)
+        return super().train_round(received)
 
     def correct_gradient(self) -> None:
-        """Add ``zeta (w_i - w)``; the part that does not change in a round is precomputed."""
-        if self.zeta:
-            self.model.grads.add_(self.pull).add_(self.model.weights, alpha=self.zeta)
+        """Add ``zeta (w_i - w)``."""
+        self.pull.add()

@@ -8,16 +8,20 @@ prototype. Its model never leaves its disk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from clients.base import Evaluation, Received, Reply
 from clients.local import LocalClient
-from fedsuite.core.vector import Vector, last_layer
+from fedsuite.core.vector import last_layer
 from tasks.architectures import with_features
 from tasks.evaluation import BATCH
+
+if TYPE_CHECKING:
+    from strategies.fedtgp import FedTgpParams
 
 
 class FedTgpClient(LocalClient):
@@ -25,39 +29,38 @@ class FedTgpClient(LocalClient):
 
     receives: ClassVar[tuple[str, ...]] = ("prototypes", "known")
     sends: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
+    params: FedTgpParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train the own model and keep it; describe its classes as it now sees them."""
-        self.lam = float(config["lam"])
-        self.prototypes, self.known = self._received(parameters)
-        _, count, metrics = super().fit(parameters, config)
+        self._load_prototypes(received)
+        reply = super().train_round(received)
         rows = self.context.train_rows
         features = np.concatenate([seen.cpu().numpy() for _, seen, _ in self._look(rows)])
         means, counts = class_means(features, self.context.task.labels(rows), len(self.known))
-        return [means.ravel(), counts], count, metrics
+        reply.vectors |= {"prototypes": means.ravel(), "counts": counts}
+        return reply
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Add the pull towards the prototypes; classes without one do not pull."""
         logits, features = with_features(self.model.module, x)
         loss = F.cross_entropy(logits, y)
-        if not self.lam:
+        if not self.params.lam:
             return loss
-        return loss + self.lam * pull(features, self.prototypes[y], self.known[y])
+        return loss + self.params.lam * pull(features, self.prototypes[y], self.known[y])
 
-    def evaluate(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate_round(self, received: Received) -> Evaluation:
         """Score the nearest prototype on the own test rows, and the classifier beside it."""
-        prototypes, known = self._received(parameters)
+        self._load_prototypes(received)
         self._load_own(after_round=True)
         rows, loss, correct, head = self.context.test_rows, 0.0, 0, 0
         for logits, features, y in self._look(rows):
-            chosen = nearest(features, prototypes, known) if bool(known.any()) else logits.argmax(1)
+            by_head = logits.argmax(1)
+            known = bool(self.known.any())
+            chosen = nearest(features, self.prototypes, self.known) if known else by_head
             loss += F.cross_entropy(logits, y, reduction="sum").item()
             correct += int((chosen == y).sum())
-            head += int((logits.argmax(1) == y).sum())
+            head += int((by_head == y).sum())
         return loss / len(rows), len(rows), {"correct": correct, "head-correct": head}
 
     def length(self, name: str) -> int:
@@ -66,9 +69,9 @@ class FedTgpClient(LocalClient):
         classes, width = shapes[next(iter(last_layer(shapes)))]
         return classes * width if name == "prototypes" else classes
 
-    def _received(self, parameters: list[Vector]) -> tuple[torch.Tensor, torch.Tensor]:
-        prototypes, known = (torch.tensor(p, device=self.model.device) for p in parameters)
-        return prototypes, known > 0
+    def _load_prototypes(self, received: Received) -> None:
+        self.prototypes = self.tensor(received["prototypes"])
+        self.known = self.tensor(received["known"]) > 0
 
     @torch.inference_mode()
     def _look(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -6,12 +6,9 @@ honest-looking number of samples and steps.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from clients.base import Client
-from fedsuite.core.vector import Vector
+from clients.base import Client, Received, Reply
 
 
 def freeloading(cls: type[Client]) -> type[Client]:
@@ -20,23 +17,22 @@ def freeloading(cls: type[Client]) -> type[Client]:
 
 
 class Freeloader(Client):
-    """Mixed in before an algorithm's client: :meth:`fit` sends what the server already has."""
+    """Mixed in before an algorithm's client: sends what the server already has."""
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Answer with the last global change, and zeros for any other vector."""
-        received = dict(zip(self.receives, parameters, strict=True))
+        vectors = {name: np.zeros(self.length(name), np.float32) for name in self.outgoing()}
         change = np.zeros(self.model.size, dtype=np.float32)
         if "model" in received:
-            last = self.context.state.load().get("freeloader.model")
-            if last is not None:
-                change = received["model"] - last
+            last = self.context.state.load().get("freeloader.model", received["model"])
+            change = received["model"] - last
             self.context.state.update({"freeloader.model": received["model"]})
-        answer = [
-            change if name == "update" else np.zeros(self.length(name), dtype=np.float32)
-            for name in self.outgoing(config)
-        ]
+        if "update" in vectors:
+            vectors["update"] = change
         metrics = {"steps": self.num_steps, "loss": 0.0}
-        metrics |= self.describe(change, parameters, config)
-        return answer, len(self.context.train_rows), metrics
+        return Reply(vectors, metrics | self.describe(change, received))
+
+    @property
+    def num_examples(self) -> int:
+        """Claim all training rows."""
+        return len(self.context.train_rows)

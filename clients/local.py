@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from clients.base import Client
+from clients.base import Client, Evaluation, Received, Reply
 from fedsuite.core.vector import Vector
 
 
 class LocalClient(Client):
-    """Goes on from its own last model; the first one is the same for all clients."""
+    """Trains on from its own last model; the first one is the same for all clients."""
 
     receives: ClassVar[tuple[str, ...]] = ()
     sends: ClassVar[tuple[str, ...]] = ()
     personal: ClassVar[bool] = True
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train the own model and keep it."""
         self._load_own()
-        metrics = self.train(config["lr"])
+        metrics = self.train(received.lr)
         self._keep_own()
-        return [], len(self.rows), metrics
+        return Reply({}, metrics)
 
-    def evaluate(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate_round(self, received: Received) -> Evaluation:
         """Score the own model on the own test rows."""
         self._load_own(after_round=True)
         return self.score()

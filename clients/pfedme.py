@@ -2,19 +2,22 @@
 
 Per batch, ``inner-steps`` steps of ``theta <- theta - personal-lr (g(theta) + lam (theta - w_i))``,
 then one of ``w_i <- w_i - lr lam (w_i - theta)``. ``theta`` starts a round at the received model
-and goes on from batch to batch.
+and continues from batch to batch.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
 
-from clients.base import Client
+from clients.base import Client, Evaluation, Received, Reply
 from clients.optim import make_optimizer
-from fedsuite.core.vector import Vector, to_numpy
+from fedsuite.core.flat_model import to_numpy
+
+if TYPE_CHECKING:
+    from strategies.pfedme import PFedMeParams
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
@@ -23,32 +26,28 @@ class PFedMeClient(Client):
     """Sends the change of ``w_i``; keeps ``theta`` with its batch-norm statistics."""
 
     personal: ClassVar[bool] = True
+    params: PFedMeParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train both; without inner steps they are one."""
-        self.model.load(parameters[0])
-        self.lam, self.inner_steps = float(config["lam"]), int(config["inner-steps"])
-        self.personal_lr = float(config["personal-lr"])
+        self.model.load(received["model"])
         self.anchor = self.model.weights.clone()
-        metrics = self.train(config["lr"])
-        theta, update = self.model.vector(), to_numpy(self.anchor) - parameters[0]
+        metrics = self.train(received.lr)
+        theta, update = self.model.vector(), to_numpy(self.anchor) - received["model"]
         if np.isfinite(theta).all():
             self.context.state.save({"theta": theta, "buffers": self.model.buffer_vector()})
-        return [update], len(self.context.train_rows), metrics
+        return Reply({"update": update}, metrics)
 
-    def evaluate(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[float, int, dict[str, Any]]:
+    def evaluate_round(self, received: Received) -> Evaluation:
         """Score ``theta``, or the received model before the first round of this client."""
         own = self.context.state.load(after_round=True)
-        self.model.load(own.get("theta", parameters[0]), own.get("buffers"))
+        self.model.load(own.get("theta", received["model"]), own.get("buffers"))
         return self.score()
 
     def train(self, lr: float) -> dict[str, float]:
         """Solve the inner problem batch by batch, moving the anchor after each."""
-        if self.inner_steps == 0:
+        lam, inner_steps = self.params.lam, self.params.inner_steps
+        if inner_steps == 0:
             metrics = super().train(lr)
             self.anchor.copy_(self.model.weights)
             return metrics
@@ -60,11 +59,11 @@ class PFedMeClient(Client):
         losses: list[torch.Tensor] = []
         for epoch in self.schedule:
             for x, y in self.batches(epoch):
-                for _ in range(self.inner_steps):
+                for _ in range(inner_steps):
                     losses.append(self.gradients(x, y))
-                    model.grads.add_(pull(model.weights, self.anchor, self.lam))
-                    optimizer.step(self.personal_lr)
-                self.anchor.copy_(envelope_step(self.anchor, model.weights, lr * self.lam))
+                    model.grads.add_(pull(model.weights, self.anchor, lam))
+                    optimizer.step(self.params.personal_lr)
+                self.anchor.copy_(envelope_step(self.anchor, model.weights, lr * lam))
         return {"steps": self.num_steps, "loss": torch.stack(losses).mean().item()}
 
 

@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 
-from clients.base import Client
-from fedsuite.core.vector import Vector, to_numpy
+from clients.base import Client, Received, Reply
+from fedsuite.core.flat_model import to_numpy
+from fedsuite.core.vector import Vector
+
+if TYPE_CHECKING:
+    from strategies.scaffold import ScaffoldParams
 
 
 class ScaffoldClient(Client):
@@ -20,38 +24,38 @@ class ScaffoldClient(Client):
 
     receives: ClassVar[tuple[str, ...]] = ("model", "control")
     sends: ClassVar[tuple[str, ...]] = ("update", "control_change")
+    params: ScaffoldParams
 
-    def outgoing(self, config: dict[str, Any]) -> tuple[str, ...]:
+    def outgoing(self) -> tuple[str, ...]:
         """With ``control = "update"`` nothing but the update travels."""
-        return self.sends if config["control"] == "gradient" else ("update",)
+        return self.sends if self.params.control == "gradient" else ("update",)
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train with a correction that does not change within a round; renew ``c_i``."""
-        control, own = parameters[1], self._own(config["counted"])
-        coefficient = np.float32(config["coefficient"])
+        control, own = received["control"], self._own(received.number("counted"))
+        coefficient = np.float32(self.params.coefficient)
         self.corrects = coefficient != 0
-        self.pull = torch.tensor(coefficient * (control - own), device=self.model.device)
-        self.sums = config["control"] == "gradient"
+        self.pull = self.tensor(coefficient * (control - own))
         self.total = torch.zeros_like(self.model.grads)
-        (update,), count, metrics = super().fit(parameters, config)
-        if self.sums:
-            renewed = to_numpy(self.total) / np.float32(metrics["steps"])
+        reply = super().train_round(received)
+        steps = reply.metrics["steps"]
+        if self.params.control == "gradient":
+            renewed = to_numpy(self.total) / np.float32(steps)
         else:
-            renewed = next_control(own, control, update, metrics["steps"], config["lr"])
+            renewed = next_control(own, control, reply.vectors["update"], steps, received.lr)
         when = np.array([self.context.round])
         self.context.state.update({"control": renewed, "before": own, "round": when})
-        return [update, renewed - own][: len(self.outgoing(config))], count, metrics
+        reply.vectors["control_change"] = renewed - own
+        return reply
 
     def correct_gradient(self) -> None:
         """Add up the gradient as it is, then correct it."""
-        if self.sums:
+        if self.params.control == "gradient":
             self.total.add_(self.model.grads)
         if self.corrects:
             self.model.grads.add_(self.pull)
 
-    def _own(self, counted: int) -> Vector:
+    def _own(self, counted: float) -> Vector:
         """Return ``c_i`` as the server knows it: zero at first, older if a reply was lost."""
         state = self.context.state.load()
         if "control" not in state:

@@ -1,8 +1,8 @@
 """What a client keeps between rounds, on its node's disk.
 
-One file per client and round it wrote in, replaced atomically. A round reads the newest state
-written before it, so a run that went on after its last checkpoint and was killed finds, when
-resumed, the state that belongs to the checkpoint. States older than the checkpoint's are removed.
+One file per client and round, replaced atomically. A round reads the newest state written before
+it, so a run that was killed some rounds after its last checkpoint finds, when resumed, the state
+that belongs to the checkpoint. States older than the checkpoint's are removed.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from clients.base import Client
-from fedsuite.core.vector import Vector, to_numpy
+from clients.base import Client, Received, Reply
+from fedsuite.core.flat_model import to_numpy
+
+if TYPE_CHECKING:
+    from strategies.stem import StemParams
 
 
 class StemClient(Client):
@@ -18,24 +21,23 @@ class StemClient(Client):
 
     receives: ClassVar[tuple[str, ...]] = ("model", "direction")
     sends: ClassVar[tuple[str, ...]] = ("update", "direction")
+    params: StemParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train on from the received direction; without one the first step is plain."""
-        model, direction = (torch.tensor(p, device=self.model.device) for p in parameters)
-        self.keep = 1.0 - config["a"]
-        self.fresh = not bool(direction.any())
-        self.direction = direction
-        self.previous = model.add_(direction, alpha=config["last-step"])
-        (update,), count, metrics = super().fit(parameters, config)
-        return [update, to_numpy(self.direction)], count, metrics
+        self.direction = self.tensor(received["direction"])
+        self.fresh = not bool(self.direction.any())
+        step_back = received.number("last-step")
+        self.previous = self.tensor(received["model"]).add_(self.direction, alpha=step_back)
+        reply = super().train_round(received)
+        reply.vectors["direction"] = to_numpy(self.direction)
+        return reply
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Fill the gradients with ``v_k`` and remember it, and where it was taken."""
-        grads, weights = self.model.grads, self.model.weights
-        if self.keep and not self.fresh:
-            self.direction.sub_(self._previous_gradient(x, y)).mul_(self.keep)
+        grads, weights, keep = self.model.grads, self.model.weights, 1.0 - self.params.a
+        if keep and not self.fresh:
+            self.direction.sub_(self._previous_gradient(x, y)).mul_(keep)
             loss = super().gradients(x, y)
             grads.add_(self.direction)
         else:
@@ -46,7 +48,7 @@ class StemClient(Client):
         return loss
 
     def _previous_gradient(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the gradient at the last point; leave weights, statistics and chance as found."""
+        """Return the gradient at the last point; restore weights, statistics and random state."""
         weights, buffers = self.model.weights.clone(), self.model.buffers.clone()
         gpus = [self.model.device] if self.model.device.type == "cuda" else []
         self.model.weights.copy_(self.previous)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
+from clients.base import Client, Received, Reply
 
-from clients.base import Client
-from fedsuite.core.vector import Vector
+if TYPE_CHECKING:
+    from strategies.taco import TacoParams
 
 
 class TacoClient(Client):
     """``w_i <- w_i - lr (g + gamma (1 - alpha_i) Delta)``."""
 
     receives: ClassVar[tuple[str, ...]] = ("model", "global_gradient")
+    params: TacoParams
 
-    def fit(
-        self, parameters: list[Vector], config: dict[str, Any]
-    ) -> tuple[list[Vector], int, dict[str, Any]]:
+    def train_round(self, received: Received) -> Reply:
         """Train with the correction, which does not change within a round."""
-        gamma = config["gamma"] or 1.0 / self.num_steps
-        factor = gamma * (1.0 - config["alpha"]) if config["correction"] else 0.0
+        gamma = self.params.gamma or 1.0 / self.num_steps
+        factor = gamma * (1.0 - received.number("alpha")) if self.params.correction else 0.0
         self.corrects = factor != 0.0
-        self.pull = torch.tensor(parameters[1], device=self.model.device).mul_(factor)
-        return super().fit(parameters, config)
+        self.pull = self.tensor(received["global_gradient"]).mul_(factor)
+        return super().train_round(received)
 
     def correct_gradient(self) -> None:
         """Add the tailored part of the global gradient."""

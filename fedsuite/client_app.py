@@ -6,6 +6,7 @@ does not take its cohort with it.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -24,11 +25,11 @@ from clients.base import Client, ClientContext, Training
 from clients.freeloader import freeloading
 from clients.state import ClientState
 from fedsuite import registry
-from fedsuite.config import RunConfig, from_json
+from fedsuite.config import RunConfig, from_json, params_of
 from fedsuite.core import seeds
+from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.messages import MAX_REASON, Instruction, Result, read_instructions, write_results
 from fedsuite.core.settings import UserError
-from fedsuite.core.vector import FlatModel, best_device
 from fedsuite.nodes.identity import introduce, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
 from fedsuite.records.folder import RunFolder
@@ -48,6 +49,7 @@ class Worker:
         self.model = FlatModel(module, pick_device(config.device))
         self.initial, self.initial_buffers = self.model.vector(), self.model.buffer_vector()
         self.client_class = registry.find(config.algo).client
+        self.params = params_of(config)
         self.freeloaders = set(config.freeloader_ids)
         self.training = Training(
             config.local_epochs,
@@ -58,9 +60,10 @@ class Worker:
             config.weight_decay,
         )
 
-    def client(self, number: int, config: dict[str, Any], folder: Path) -> Client:
-        """Build one client for one round."""
+    def client(self, number: int, instruction: Instruction, folder: Path) -> Client:
+        """Build one client for one round, with the settings that hold for it."""
         cls = freeloading(self.client_class) if number in self.freeloaders else self.client_class
+        config = instruction.config
         server_round = int(config["round"])
         state = ClientState(folder, number, server_round, int(config["checkpoint-round"]))
         context = ClientContext(
@@ -74,37 +77,38 @@ class Worker:
             state=state,
             training=self.training,
         )
-        return cls(context)
+        return cls(context, dataclasses.replace(self.params, **instruction.params))
 
-    def fit(self, client: Client, order: Instruction) -> Result:
+    def fit(self, client: Client, instruction: Instruction) -> Result:
         """Train one client and measure it."""
         number = client.context.client
         torch.manual_seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
-        self._load_buffers(client, order)
-        parameters = self._parameters(client, order)
-        seen = client.inspect(parameters, order.config)
+        self._load_buffers(instruction)
+        parameters = self._parameters(client, instruction)
+        seen = client.inspect(client.receive(parameters, instruction.config))
         started = time.perf_counter()
-        arrays, count, metrics = client.fit(parameters, order.config)
+        arrays, count, metrics = client.fit(parameters, instruction.config)
         seconds = time.perf_counter() - started
         metrics = {**seen, **metrics, "num-examples": count, "seconds": seconds}
-        named = dict(zip(client.outgoing(order.config), arrays, strict=True))
-        if "buffers" in order.arrays:
+        named = dict(zip(client.outgoing(), arrays, strict=True))
+        if "buffers" in instruction.arrays:
             named["buffers"] = self.model.buffer_vector()
         return Result(number, named, metrics)
 
-    def evaluate(self, client: Client, order: Instruction) -> Result:
+    def evaluate(self, client: Client, instruction: Instruction) -> Result:
         """Score one client."""
-        self._load_buffers(client, order)
-        loss, count, metrics = client.evaluate(self._parameters(client, order), order.config)
+        self._load_buffers(instruction)
+        parameters = self._parameters(client, instruction)
+        loss, count, metrics = client.evaluate(parameters, instruction.config)
         return Result(client.context.client, {}, metrics | {"num-examples": count, "loss": loss})
 
-    def _load_buffers(self, client: Client, order: Instruction) -> None:
+    def _load_buffers(self, instruction: Instruction) -> None:
         """Start from the received statistics, so that clients of one process share nothing."""
-        self.model.load(self.initial, order.arrays.get("buffers", self.initial_buffers))
+        self.model.load(self.initial, instruction.arrays.get("buffers", self.initial_buffers))
 
     @staticmethod
-    def _parameters(client: Client, order: Instruction) -> list[Any]:
-        return [order.arrays[name] for name in client.receives]
+    def _parameters(client: Client, instruction: Instruction) -> list[Any]:
+        return [instruction.arrays[name] for name in client.receives]
 
 
 @lru_cache(maxsize=2)
@@ -176,39 +180,38 @@ def pick_device(name: str) -> str:
 
 
 def _answer(message: Message, context: Context, method: str) -> Message:
-    orders = read_instructions(message.content)
     results = []
-    for number, order in orders.items():
+    for number, instruction in read_instructions(message.content).items():
         try:
-            worker, folder = _workplace(context, order.config, number)
+            worker, folder = _workplace(context, instruction.config, number)
             with threads(worker.config.client_threads):
-                client = worker.client(number, order.config, folder)
-                results.append(getattr(worker, method)(client, order))
+                client = worker.client(number, instruction, folder)
+                results.append(getattr(worker, method)(client, instruction))
         except Exception as error:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            if not _is_simulated(context, order.config):
+            if not _is_simulated(context, instruction.config):
                 log.error("client %d: %s", number, reason)
             results.append(Result(number, error=reason[-MAX_REASON:]))
     return Message(write_results(results), reply_to=message)
 
 
-def _is_simulated(context: Context, order: Mapping[str, Any]) -> bool:
+def _is_simulated(context: Context, header: Mapping[str, Any]) -> bool:
     """Say whether the run's folder is here too; a node with data of its own is never simulated."""
-    return "run-dir" in order and not {"data-path", "state-dir"} & set(context.node_config)
+    return "run-dir" in header and not {"data-path", "state-dir"} & set(context.node_config)
 
 
-def _workplace(context: Context, order: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
+def _workplace(context: Context, header: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
     """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
-    if _is_simulated(context, order):
-        return worker_for(str(order["run"])), RunFolder(Path(str(order["run-dir"]))).client_states
-    place, config = read_node_data(context.node_config), from_json(str(order["run"]))
-    run_id = str(order["run-id"])
+    if _is_simulated(context, header):
+        return worker_for(str(header["run"])), RunFolder(Path(str(header["run-dir"]))).client_states
+    place, config = read_node_data(context.node_config), from_json(str(header["run"]))
+    run_id = str(header["run-id"])
     if not run_id.isalnum():
         raise UserError(f"run-id = '{run_id}' is not possible.")
     state = place.state_dir / run_id
     for folder in (place.state_dir, state):
         make_private(folder)
-    return Worker(config, open_node_data(place, config, order, number)), state / "clients"
+    return Worker(config, open_node_data(place, config, header, number)), state / "clients"
 
 
 def _sees_run(folder: Path, run_id: str) -> bool:

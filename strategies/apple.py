@@ -26,12 +26,14 @@ LAST = 1e-3
 class AppleParams:
     """Settings of APPLE."""
 
-    mu: float = setting(0.1, "pull of relations towards shares of the data", low=0)
-    fade: float = setting(0.1, "share of the rounds over which the pull fades", low=0, high=1)
+    mu: float = setting(0.1, "strength of the pull of the relations towards the data shares", low=0)
+    fade: float = setting(
+        0.1, "fraction of the rounds over which the pull fades out", low=0, high=1
+    )
     p_lr: float = setting(1e-3, "learning rate of the relations", low=0)
     start: str = setting(
         "shares",
-        "first relations: shares of the data, or the own core alone",
+        "initial relations: shares = data shares, own = own core only",
         choices=("shares", "own"),
     )
 
@@ -42,7 +44,7 @@ class Apple(PoolStrategy):
     Params = AppleParams
 
     def broadcast(self) -> dict[str, Vector]:
-        """Send cores, the run's first model for who has none yet, and shares of the data."""
+        """Send all cores (the initial model for a client without one) and the data shares."""
         count = self.info.num_clients if self.training_round else 0
         sizes = [self.info.client_sizes[c] for c in range(self.info.num_clients)]
         return {
@@ -51,7 +53,7 @@ class Apple(PoolStrategy):
         }
 
     def instruction(self, client: int) -> Instruction:
-        """Say how strong the pull on relations is in this round."""
+        """Send the strength of the pull on the relations in this round."""
         faded = loss_schedule(self.training_round, self.info.num_rounds, self.params.fade)
         return Instruction(config={"penalty": self.params.mu * faded})
 

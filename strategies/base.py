@@ -1,4 +1,4 @@
-"""What every strategy shares: sampling, cohorts, checking of replies, order, bookkeeping.
+"""What every strategy shares: sampling, messages, checks of replies, bookkeeping.
 
 An algorithm subclasses :class:`BaseStrategy`, declares its parameters and overrides what differs,
 usually :meth:`BaseStrategy.aggregate` alone.
@@ -61,6 +61,7 @@ class BaseStrategy(Strategy):
         self.buffers: Vector = np.zeros(0, dtype=np.float32)
         self.checkpoint_round = 0
         self.round_record = RoundRecord()
+        self._lr = info.learning_rate(1)
         self._asked: dict[int, list[int]] = {}
         self._bytes_down: dict[int, int] = {}
 
@@ -79,7 +80,7 @@ class BaseStrategy(Strategy):
         return {}
 
     def instruction(self, client: int) -> Instruction:
-        """Return vectors and scalars for one client alone."""
+        """Return vectors, scalars and settings for one client alone."""
         return Instruction()
 
     def lengths(self) -> dict[str, int]:
@@ -87,25 +88,25 @@ class BaseStrategy(Strategy):
         return {name: self.model.size for name in self.expects}
 
     def outputs(self) -> dict[str, Vector]:
-        """Return further models this method may give as its result, to be scored at the end."""
+        """Return alternative results of this method, to be scored at the end."""
         return {}
 
     def result(self) -> Vector:
-        """Return the model this method gives as its result."""
+        """Return the model that is this method's result."""
         return self.model
 
     def state(self) -> dict[str, Any]:
-        """Return all that must survive a restart: arrays, and scalars JSON can hold."""
+        """Return what must survive a restart: arrays, and scalars that JSON can hold."""
         return {"expelled": sorted(self.expelled)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.expelled = set(state["expelled"])
 
     def grow(self, info: RunInfo) -> None:
-        """Take in clients that came later: what is kept per client gets entries as at the start.
+        """Add clients that joined later: state per client gets the entries of a fresh start.
 
-        An axis that has an entry per client here and in a strategy made anew grows.
+        An axis with one entry per client, here and in a new strategy, grows.
         """
         before, state = self.info.num_clients, self.state()
         fresh = type(self)(info, self.params)
@@ -156,18 +157,17 @@ class BaseStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Sample clients and send each node its cohort."""
-        self._take(arrays)
+        self._load(arrays)
         self.round_record = RoundRecord()
-        self._look_around(grid)
-        scalars = {"lr": self.info.learning_rate(server_round), **self._own_scalars()}
-        return self._messages(
-            MessageType.TRAIN, server_round, self.sample(server_round), scalars | dict(config)
-        )
+        self._refresh_nodes(grid)
+        scalars: dict[str, Any] = {"lr": self.info.learning_rate(server_round), **config}
+        self._lr = float(scalars["lr"])
+        return self._messages(MessageType.TRAIN, server_round, self.sample(server_round), scalars)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Leave out what is not valid, sort the rest by client and aggregate."""
+        """Leave out invalid replies, sort the rest by client and aggregate."""
         valid = self._collect(replies, self._check_train, "train")
         self.round_record.scalars |= {
             "clients": len(valid),
@@ -176,7 +176,7 @@ class BaseStrategy(Strategy):
         if len(valid) < self.info.min_train_clients:
             self._note(
                 f"round {server_round}: {len(valid)} valid replies, fewer than min-train-clients"
-                f" = {self.info.min_train_clients}; the model stays as it is"
+                f" = {self.info.min_train_clients}; the model does not change"
             )
             return None, MetricRecord({"clients": len(valid)})
         this_round = self._round(server_round, valid)
@@ -194,15 +194,14 @@ class BaseStrategy(Strategy):
         if not (due and self.info.personal_eval):
             self._asked = {}
             return []
-        self._take(arrays)
-        self._look_around(grid)
-        scalars = {**self._own_scalars(), **config}
-        return self._messages(MessageType.EVALUATE, server_round, self.present(), scalars)
+        self._load(arrays)
+        self._refresh_nodes(grid)
+        return self._messages(MessageType.EVALUATE, server_round, self.present(), config)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Sum up the clients' own scores."""
+        """Summarise the clients' own scores."""
         if not self._asked:
             return None
         valid = self._collect(replies, check_score, "evaluate")
@@ -226,7 +225,7 @@ class BaseStrategy(Strategy):
         return MetricRecord({kebab(name): value for name, value in scores.items()})
 
     def summary(self) -> None:
-        """Log what this strategy is set to."""
+        """Log the settings of this strategy."""
         log.info("%s %s", type(self).__name__, self.params)
 
     def arrays(self) -> ArrayRecord:
@@ -234,21 +233,18 @@ class BaseStrategy(Strategy):
         vectors = {"model": self.model}
         return write_arrays(vectors | ({"buffers": self.buffers} if self.buffers.size else {}))
 
-    # How it is done
+    # Internals
 
-    def _take(self, arrays: ArrayRecord) -> None:
+    def _load(self, arrays: ArrayRecord) -> None:
         vectors = read_arrays(arrays)
         self.model = vectors["model"]
         self.buffers = vectors.get("buffers", np.zeros(0, dtype=np.float32))
 
-    def _look_around(self, grid: Grid) -> None:
-        """See which nodes are there, and note who came and went."""
+    def _refresh_nodes(self, grid: Grid) -> None:
+        """See which nodes are connected, and note which joined and left."""
         self.hosts.refresh(grid)
         for sentence in self.hosts.news():
             self._note(sentence)
-
-    def _own_scalars(self) -> dict[str, Any]:
-        return {kebab(k): v for k, v in dataclasses.asdict(self.params).items()}
 
     def _messages(
         self,
@@ -272,15 +268,19 @@ class BaseStrategy(Strategy):
         common = sum(vector.nbytes for vector in shared.values())
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
-            orders = {client: self.instruction(client) for client in cohort}
-            for client, order in orders.items():
-                own = sum(vector.nbytes for vector in order.arrays.values())
+            instructions = {client: self._instruction(client) for client in cohort}
+            for client, instruction in instructions.items():
+                own = sum(vector.nbytes for vector in instruction.arrays.values())
                 self._bytes_down[client] = common + own
-                order.config.update(self.hosts.client_header(client))
-            content = write_instructions(packed, config, orders)
+            content = write_instructions(packed, config, instructions)
             limit, group = self.hosts.time_limit, str(server_round)
             messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
+
+    def _instruction(self, client: int) -> Instruction:
+        """Add what a node must know to host a client."""
+        own = self.instruction(client)
+        return dataclasses.replace(own, config=own.config | self.hosts.client_header(client))
 
     def _collect(
         self,
@@ -321,7 +321,7 @@ class BaseStrategy(Strategy):
             buffers=self._buffer_rows(valid),
             num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
             num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
-            lr=self.info.learning_rate(number),
+            lr=self._lr,
             metrics=[result.metrics for result in valid],
         )
 
@@ -337,7 +337,9 @@ class BaseStrategy(Strategy):
             model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
         if not all(np.isfinite(array).all() for array in [model, *kept]):
-            self._note(f"round {this_round.number}: the aggregate is not finite; the model stays")
+            self._note(
+                f"round {this_round.number}: the aggregate is not finite; the model does not change"
+            )
             self.load_state(before)
             return
         self.model = model
@@ -377,5 +379,5 @@ class BaseStrategy(Strategy):
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return what a client says of itself, as the record spells it; the round is not its to say."""
+    """Spell a client's metrics as the record does; which round it is, the server knows."""
     return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}

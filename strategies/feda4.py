@@ -22,19 +22,23 @@ from strategies.base import BaseStrategy, Round
 class FedA4Params:
     """Settings of FedA4."""
 
-    weights: bool = setting(True, "anti-bias weights; false = by samples")
+    weights: bool = setting(True, "anti-bias aggregation weights (Eq. 3); false = by samples")
     adaptation: bool = setting(True, "trajectory-based adaptation (phase II)")
     trajectory: str = setting(
-        "full", "send every epoch's change, or rely on their sum", choices=("full", "compact")
+        "full",
+        "full = send the change of every epoch, compact = their sum only",
+        choices=("full", "compact"),
     )
     direction: str = setting(
-        "intent", "reliable clients forward, or the printed signs", choices=("intent", "printed")
+        "intent",
+        "intent = reliable clients forward, printed = the signs as printed",
+        choices=("intent", "printed"),
     )
     beta: float = setting(1.0, "strength of the accuracy penalty", low=0)
-    eta: float = setting(0.01, "step of the adaptation", low=0)
-    theta: float = setting(0.9, "share of the mean trajectory in each one", low=0, high=1)
-    tau_conc: float = setting(0.3, "concentration from which a client is biased", low=0)
-    tau_sim: float = setting(0.2, "similarity up to which a client is biased", low=-1, high=1)
+    eta: float = setting(0.01, "step size of the adaptation", low=0)
+    theta: float = setting(0.9, "weight of the mean trajectory in each client's", low=0, high=1)
+    tau_conc: float = setting(0.3, "a client is biased from this concentration on", low=0)
+    tau_sim: float = setting(0.2, "a client is biased up to this similarity", low=-1, high=1)
 
 
 class FedA4(BaseStrategy):

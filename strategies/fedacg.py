@@ -24,8 +24,8 @@ from strategies.fedavg import uniform_weights
 class FedAcgParams:
     """Settings of FedACG."""
 
-    lam: float = setting(0.85, "momentum of the server", low=0, high=0.9999)
-    beta: float = setting(0.001, "pull of clients towards the look-ahead point", low=0)
+    lam: float = setting(0.85, "server momentum", low=0, high=0.9999)
+    beta: float = setting(0.001, "weight of the proximal term around the look-ahead point", low=0)
 
 
 class FedAcg(BaseStrategy):
@@ -53,7 +53,7 @@ class FedAcg(BaseStrategy):
         return super().state() | {"momentum": self.momentum}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take it back."""
+        """Restore the momentum."""
         super().load_state(state)
         self.momentum = state["momentum"]
 

@@ -23,24 +23,26 @@ from strategies.base import BaseStrategy, Round
 class FedAdwParams:
     """Settings of FedADW."""
 
-    adaptive: bool = setting(True, "adaptive local aggregation; false = start from w")
+    adaptive: bool = setting(
+        True, "adaptive local aggregation; false = start from the global model"
+    )
     weights: str = setting(
         "discrepancy",
-        "weight of a client (Eq. 12), or by samples",
+        "client weights: discrepancy = Eq. 12, samples = by samples",
         choices=("discrepancy", "samples"),
     )
     x: float = setting(0.5, "penalty on the discrepancy", low=0)
-    y: float = setting(0.1, "offset of every weight", low=0)
+    y: float = setting(0.1, "offset of every client weight", low=0)
     normalise_discrepancy: bool = setting(True, "divide discrepancies by their sum")
-    ala_layers: int = setting(2, "top layers that are aggregated adaptively; 0 = all", low=0)
+    ala_layers: int = setting(2, "number of top layers aggregated adaptively; 0 = all", low=0)
     ala_percent: int = setting(
-        80, "per cent of a client's rows it learns weights on", low=1, high=100
+        80, "per cent of a client's samples used to learn the mixing weights", low=1, high=100
     )
-    ala_lr: float = setting(1.0, "learning rate of the weights", above=0)
+    ala_lr: float = setting(1.0, "learning rate of the mixing weights", above=0)
     ala_tolerance: float = setting(
-        0.01, "deviation of losses that ends the first learning", above=0
+        0.01, "first learning ends when the losses' standard deviation is below", above=0
     )
-    ala_max_epochs: int = setting(50, "most epochs of the first learning", low=1)
+    ala_max_epochs: int = setting(50, "maximum epochs of the first learning", low=1)
 
 
 class FedAdw(BaseStrategy):

@@ -25,9 +25,11 @@ from strategies.pool import PoolStrategy
 class FedAmpParams:
     """Settings of FedAMP."""
 
-    sigma: float = setting(1.0, "reach of attention, in median squared distances", above=0)
-    alpha: float = setting(1.0, "step of the cloud models towards others", above=0)
-    lam: float = setting(1.0, "pull towards the cloud model, lam/alpha; 0 = local", low=0)
+    sigma: float = setting(
+        1.0, "scale of the attention, in units of the median squared distance", above=0
+    )
+    alpha: float = setting(1.0, "step size of the cloud models towards the others", above=0)
+    lam: float = setting(1.0, "pull towards the cloud model is lam/alpha; 0 = local", low=0)
 
 
 class FedAmp(PoolStrategy):
@@ -40,7 +42,7 @@ class FedAmp(PoolStrategy):
         self.attention = np.eye(info.num_clients)
 
     def instruction(self, client: int) -> Instruction:
-        """Send a client its cloud model; none to who has no model here yet."""
+        """Send a client its cloud model; an empty vector before its first update."""
         if not self.training_round or not self.known[client]:
             return Instruction({"cloud": np.zeros(0, dtype=np.float32)})
         return Instruction(
@@ -64,7 +66,7 @@ class FedAmp(PoolStrategy):
         return super().state() | {"attention": self.attention}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore the models and the attention."""
         super().load_state(state)
         self.attention = np.array(state["attention"])
 

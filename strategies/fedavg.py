@@ -19,7 +19,9 @@ from strategies.base import BaseStrategy, Round
 class FedAvgParams:
     """Settings of FedAvg."""
 
-    weighting: str = setting("samples", "weight of a client", choices=("samples", "uniform"))
+    weighting: str = setting(
+        "samples", "client weights: by samples or uniform", choices=("samples", "uniform")
+    )
 
 
 class FedAvg(BaseStrategy):

@@ -26,16 +26,22 @@ class FedBacParams:
     beta: float = setting(0.9, "momentum of the global direction", low=0, high=0.9999)
     gamma: float = setting(1.0, "sharpness of the consensus", above=0)
     alpha: float = setting(1.0, "sensitivity of the reliability", low=0)
-    lam: float = setting(1e-6, "weight of the client's regulariser", low=0)
-    history: int = setting(5, "rounds of cosines a client remembers", low=1)
+    lam: float = setting(1e-6, "weight of the clients' regulariser", low=0)
+    history: int = setting(5, "number of rounds whose cosines a client keeps", low=1)
     regularizer: str = setting(
-        "update", "what is aligned with the momentum", choices=("update", "gradient", "none")
+        "update",
+        "what clients align with the momentum: update, gradient or none",
+        choices=("update", "gradient", "none"),
     )
-    printed_sign: bool = setting(False, "gradient: Algorithm 1's sign, which rewards going back")
+    printed_sign: bool = setting(
+        False, "regularizer=gradient: the printed sign, which rewards opposition"
+    )
     momentum_by: str = setting(
-        "weights", "whose mean feeds the momentum (3.5 or 3.2)", choices=("weights", "samples")
+        "weights",
+        "mean update in the momentum: by weights (section 3.5) or samples (3.2)",
+        choices=("weights", "samples"),
     )
-    score_clients: bool = setting(True, "clients score the received model on their own rows")
+    score_clients: bool = setting(True, "clients score the received model on their own samples")
 
 
 class FedBac(BaseStrategy):
@@ -72,7 +78,7 @@ class FedBac(BaseStrategy):
         return super().state() | {"momentum": self.momentum}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take the momentum back."""
+        """Restore the momentum."""
         super().load_state(state)
         self.momentum = state["momentum"]
 

@@ -22,7 +22,9 @@ from strategies.base import BaseStrategy, Round
 class FedDualParams:
     """Settings of FedDUAL."""
 
-    adaptive_loss: bool = setting(True, "clients mix their loss with the divergence from w")
+    adaptive_loss: bool = setting(
+        True, "clients mix their loss with the divergence from the global model"
+    )
     barycentre: bool = setting(True, "barycentre for the last layer; false = mean by samples")
 
 

@@ -26,11 +26,11 @@ from strategies.pool import PoolStrategy
 class FedFomoParams:
     """Settings of FedFomo."""
 
-    models: int = setting(5, "models a client receives; 0 = none, each for itself", low=0)
-    epsilon: float = setting(0.3, "chance of models at random in round 1", low=0, high=1)
-    decay: float = setting(0.05, "share of that chance lost a round", low=0, high=1)
+    models: int = setting(5, "number of models a client receives; 0 = none", low=0)
+    epsilon: float = setting(0.3, "probability of random models in round 1", low=0, high=1)
+    decay: float = setting(0.05, "decay of that probability per round", low=0, high=1)
     validation: float = setting(
-        0.2, "share of a client's training rows held out; 0 = judge on all", low=0, high=0.9
+        0.2, "fraction of a client's training samples held out; 0 = use all", low=0, high=0.9
     )
 
 
@@ -72,7 +72,7 @@ class FedFomo(PoolStrategy):
         return super().state() | {"affinity": self.affinity}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore the models and affinities."""
         super().load_state(state)
         self.affinity = np.array(state["affinity"])
 
@@ -101,7 +101,7 @@ def choose_peers(
     epsilon: float,
     draw: np.random.Generator,
 ) -> list[int]:
-    """Return ``count`` of the others, in order: any, or those of highest affinity, ties by lot."""
+    """Return ``count`` of the others, sorted: random, or of highest affinity, ties at random."""
     explore = draw.random() < epsilon
     shuffled = draw.permutation(others)
     if not explore:

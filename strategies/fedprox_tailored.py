@@ -16,4 +16,4 @@ class FedProxTailored(Tailored, FedProx):
 
     def instruction(self, client: int) -> Instruction:
         """Replace the common ``zeta`` by the client's own."""
-        return Instruction(config={"zeta": self.tailor(self.params.zeta, client)})
+        return Instruction(params={"zeta": self.tailor(self.params.zeta, client)})

@@ -20,27 +20,31 @@ import numpy as np
 
 from fedsuite.core import seeds
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import Matrix, Vector, last_layer
+from fedsuite.core.vector import Doubles, Vector, last_layer
 from strategies.base import BaseStrategy, Round, RunInfo
 
-Layers = list[np.ndarray]
+Layers = list[Doubles]
 
 
 @dataclass(frozen=True)
 class FedTgpParams:
     """Settings of FedTGP."""
 
-    lam: float = setting(10.0, "pull of features towards their class's prototype", low=0)
+    lam: float = setting(
+        10.0, "weight of the distance of features from their class's prototype", low=0
+    )
     margin: str = setting(
         "pairs",
-        "largest distance of two classes, or of a class and its nearest",
+        "margin: pairs = largest distance of two classes, nearest = to the nearest",
         choices=("pairs", "nearest"),
     )
-    margin_cap: float = setting(100.0, "largest margin", low=0)
-    prototype_epochs: int = setting(100, "passes of the server over what clients sent", low=1)
-    prototype_batch: int = setting(10, "clients' prototypes per step of the server", low=1)
-    prototype_lr: float = setting(0.01, "learning rate of the server", above=0)
-    hidden: int = setting(0, "width of the server's network; 0 = the features'", low=0)
+    margin_cap: float = setting(100.0, "upper bound of the margin", low=0)
+    prototype_epochs: int = setting(100, "epochs of the server's training per round", low=1)
+    prototype_batch: int = setting(10, "batch size of the server's training", low=1)
+    prototype_lr: float = setting(0.01, "learning rate of the server's training", above=0)
+    hidden: int = setting(
+        0, "hidden width of the server's network; 0 = the number of features", low=0
+    )
 
 
 class FedTgp(BaseStrategy):
@@ -60,7 +64,7 @@ class FedTgp(BaseStrategy):
         self.known = np.zeros(self.classes, dtype=np.float32)
 
     def broadcast(self) -> dict[str, Vector]:
-        """Send the prototypes, zeros for classes that nobody has shown yet, and which those are."""
+        """Send the prototypes, zeros for classes no client has sent, and which are known."""
         prototypes = generate(self._layers(self.network.astype(np.float64)))[1]
         prototypes[self.known == 0] = 0.0
         return {"prototypes": prototypes.astype(np.float32), "known": self.known}
@@ -88,11 +92,13 @@ class FedTgp(BaseStrategy):
         return super().state() | {"network": self.network, "known": self.known}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Restore both."""
         super().load_state(state)
         self.network, self.known = state["network"], state["known"]
 
-    def _train(self, points: Matrix, labels: np.ndarray, margin: float, this_round: Round) -> float:
+    def _train(
+        self, points: Doubles, labels: np.ndarray, margin: float, this_round: Round
+    ) -> float:
         """Run the server's epochs; return the last one's loss per point."""
         network = self.network.astype(np.float64)
         layers, known = self._layers(network), self.known > 0
@@ -108,18 +114,18 @@ class FedTgp(BaseStrategy):
         self.network = network.astype(np.float32)
         return loss
 
-    def _layers(self, network: Vector) -> Layers:
+    def _layers(self, network: Doubles) -> Layers:
         return cut(network, shapes_of(self.classes, self.width, self.hidden))
 
 
-def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Matrix, np.ndarray]:
+def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Doubles, np.ndarray]:
     """Return each class's mean over the clients that have it, and which classes somebody has."""
     holders = held.sum(axis=0)
     sums = np.where(held[:, :, None], sent, 0.0).sum(axis=0, dtype=np.float64)
     return sums / np.maximum(holders, 1)[:, None], holders > 0
 
 
-def adaptive_margin(means: Matrix, rule: str, cap: float) -> float:
+def adaptive_margin(means: Doubles, rule: str, cap: float) -> float:
     """Return how far apart classes are, at most ``cap``; of a single class 0."""
     if len(means) < 2:
         return 0.0
@@ -130,15 +136,15 @@ def adaptive_margin(means: Matrix, rule: str, cap: float) -> float:
     return min(float(gaps.max()), cap)
 
 
-def distances(points: Matrix, centres: Matrix) -> Matrix:
+def distances(points: Doubles, centres: Doubles) -> Doubles:
     """Return the Euclidean distance of every point from every centre."""
     squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
     return np.sqrt(np.maximum(squares - 2.0 * (points @ centres.T), 0.0))
 
 
 def contrast(
-    points: Matrix, labels: np.ndarray, prototypes: Matrix, known: np.ndarray, margin: float
-) -> tuple[float, Matrix]:
+    points: Doubles, labels: np.ndarray, prototypes: Doubles, known: np.ndarray, margin: float
+) -> tuple[float, Doubles]:
     """Return the mean contrastive loss over known classes and its gradient by the prototypes."""
     apart = distances(points, prototypes)
     own = np.eye(len(prototypes), dtype=bool)[labels]
@@ -151,14 +157,14 @@ def contrast(
     return float((log_sums - scores[own]).mean()), slope
 
 
-def generate(layers: Layers) -> tuple[Matrix, Matrix]:
+def generate(layers: Layers) -> tuple[Doubles, Doubles]:
     """Return the hidden layer and the prototypes ``relu(E A + a) B + b``."""
     vectors, first, first_offset, second, second_offset = layers
     hidden = np.maximum(vectors @ first + first_offset, 0.0)
     return hidden, hidden @ second + second_offset
 
 
-def descend(layers: Layers, hidden: Matrix, slope: Matrix, lr: float) -> None:
+def descend(layers: Layers, hidden: Doubles, slope: Doubles, lr: float) -> None:
     """Move the network by ``-lr`` times its gradient, given the one by the prototypes."""
     vectors, first, _, second, _ = layers
     inner = (slope @ second.T) * (hidden > 0)
@@ -181,7 +187,7 @@ def shapes_of(classes: int, width: int, hidden: int) -> list[tuple[int, ...]]:
     return [(classes, width), (width, hidden), (hidden,), (hidden, width), (width,)]
 
 
-def cut(flat: Vector, shapes: list[tuple[int, ...]]) -> Layers:
+def cut(flat: Doubles, shapes: list[tuple[int, ...]]) -> Layers:
     """View a flat vector as arrays of the given shapes."""
     parts = np.split(flat, np.cumsum([prod(shape) for shape in shapes])[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]

@@ -32,10 +32,10 @@ class FoolsGoldParams:
 
     variant: str = setting(
         "taco",
-        "weights: agreement with the mean, or how unlike the others over all rounds",
+        "taco = agreement with the mean update, original = dissimilarity over all rounds",
         choices=("taco", "original"),
     )
-    kappa: float = setting(1.0, "original: confidence of the logit; 0 = plain mean", low=0)
+    kappa: float = setting(1.0, "variant=original: confidence of the logit; 0 = plain mean", low=0)
 
 
 class FoolsGold(BaseStrategy):
@@ -62,7 +62,7 @@ class FoolsGold(BaseStrategy):
         return super().state() | {"history": self.history}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore the summed updates."""
         super().load_state(state)
         self.history = state["history"].copy()
 
@@ -75,7 +75,7 @@ def agreement_weights(deltas: Matrix) -> np.ndarray:
 def distinct_weights(similarity: Matrix, kappa: float = 1.0) -> np.ndarray:
     """Fung et al., Algorithm 1, scaled to sum 1; ``similarity`` is ``(n, n)``, its diagonal unused.
 
-    Where nobody differs from everybody else, all weigh the same.
+    Where no client differs from the others, all weigh the same.
     """
     alike = np.maximum(similarity, 0.0)
     np.fill_diagonal(alike, 0.0)

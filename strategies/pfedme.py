@@ -22,10 +22,12 @@ from strategies.fedavg import uniform_weights
 class PFedMeParams:
     """Settings of pFedMe."""
 
-    lam: float = setting(15.0, "pull of the personal model towards w_i", above=0)
-    inner_steps: int = setting(5, "steps of the personal model per batch; 0 = avg", low=0)
+    lam: float = setting(15.0, "weight of the personal model's distance from w_i", above=0)
+    inner_steps: int = setting(
+        5, "steps of the personal model per batch; 0 = plain mean (avg)", low=0
+    )
     personal_lr: float = setting(0.01, "learning rate of the personal model", above=0)
-    beta: float = setting(1.0, "how far the server goes to the mean", above=0)
+    beta: float = setting(1.0, "step of the server towards the mean; 1 = the mean", above=0)
 
 
 class PFedMe(BaseStrategy):

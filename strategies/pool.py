@@ -19,7 +19,7 @@ from strategies.base import BaseStrategy, Round, RunInfo
 
 
 class PoolStrategy(BaseStrategy):
-    """Remembers the vectors named in ``kept``, one row per client, and who has sent any."""
+    """Keeps the vectors named in ``kept``, one row per client, and which clients have sent any."""
 
     shares_model: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ("update",)
@@ -31,14 +31,14 @@ class PoolStrategy(BaseStrategy):
         self.training_round = 0
 
     def rows(self, name: str = "update") -> Matrix:
-        """Return everybody's last vector of some name, zeros for who has sent none."""
+        """Return all clients' last vectors of one name; zeros for a client that has sent none."""
         if name not in self.pool:
             shape = (self.info.num_clients, self.lengths()[name])
             self.pool[name] = np.zeros(shape, dtype=np.float32)
         return self.pool[name]
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Remember what came; the run's first model stays as it is."""
+        """Keep what clients sent; the initial model does not change."""
         for name in self.kept:
             self.rows(name)[this_round.clients] = this_round.arrays[name]
         self.known[this_round.clients] = True
@@ -47,24 +47,24 @@ class PoolStrategy(BaseStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Say in ``training_round`` which round orders are for."""
+        """Note in ``training_round`` which round the instructions are for."""
         self.training_round = server_round
         return super().configure_train(server_round, arrays, config, grid)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Clients score what they keep: ``training_round`` 0 says that nothing need travel."""
+        """Clients score what they keep: in ``training_round`` 0 nothing is sent."""
         self.training_round = 0
         return super().configure_evaluate(server_round, arrays, config, grid)
 
     def state(self) -> dict[str, Any]:
-        """Return all rows and who is known."""
+        """Return all rows and which clients are known."""
         rows = {f"pool.{name}": matrix for name, matrix in self.pool.items()}
         return super().state() | rows | {"known": self.known}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore them."""
         super().load_state(state)
         self.known = np.array(state["known"], dtype=bool)
         names = [name for name in self.kept if f"pool.{name}" in state]

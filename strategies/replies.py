@@ -1,7 +1,7 @@
-"""What the server believes of a reply: nothing until it is checked.
+"""Checks of what nodes reply; nothing is used before it is checked.
 
-A reply that is late, malformed, not finite or speaks for somebody else's client is turned into a
-sentence for the record; the round goes on without it.
+A reply that is late, malformed, not finite or for another node's client becomes an error in the
+record; the round continues without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
 def read_replies(
     replies: Iterable[Message], asked: Mapping[int, list[int]]
 ) -> tuple[list[Result], list[tuple[int, str]]]:
-    """Return one result per asked client in client order, and who spoke without being asked."""
+    """Return one result per asked client in client order, and results nobody asked for."""
     results: dict[int, Result] = {}
     strangers: list[tuple[int, str]] = []
     for reply in replies:
@@ -62,7 +62,7 @@ def check_update(
             return f"vector '{name}' has NaN or infinite values"
     for name, (low, high) in (LIMITS | dict(limits or {})).items():
         if not low <= result.metrics.get(name, low) <= high:
-            return f"{name} = {result.metrics[name]} is not possible"
+            return f"invalid value {result.metrics[name]} for {name}"
     return _check_count(result.metrics)
 
 
@@ -72,12 +72,12 @@ def check_score(result: Result) -> str:
     if problem:
         return problem
     if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
-        return f"correct = {result.metrics.get('correct')} is not possible"
+        return f"invalid value {result.metrics.get('correct')} for correct"
     return ""
 
 
 def _check_count(metrics: Mapping[str, float]) -> str:
     count = metrics.get("num-examples", 0)
     if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
-        return f"num-examples = {count} is not possible"
+        return f"invalid value {count} for num-examples"
     return ""

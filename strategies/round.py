@@ -1,4 +1,4 @@
-"""What a strategy is told of the run and its nodes, what a round brings, what it leaves behind."""
+"""What a strategy knows of the run and its nodes, a round's replies, and its record."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Hosts(Protocol):
         """Return node id -> the clients it hosts, in the order it should work through them."""
 
     def client_header(self, client: int) -> dict[str, str]:
-        """Return what else a node must be told to host a client."""
+        """Return what else a message must say for a node to host a client."""
 
 
 @dataclass
@@ -97,14 +97,14 @@ class Round:
 
 @dataclass
 class RoundRecord:
-    """What a round left behind for the record: numbers of the round, a row per client."""
+    """What is recorded of a round: its numbers, and a row per client and phase."""
 
     scalars: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 def round_half_up(value: float) -> int:
-    """Round as people do: 2.5 to 3."""
+    """Round half up: 2.5 to 3."""
     return int(np.floor(value + 0.5))
 
 

@@ -33,8 +33,8 @@ class ScaffoldParams:
     coefficient: float = setting(1.0, "strength of the correction; 0 = plain mean", low=0)
     control: str = setting(
         "auto",
-        "a client's control variate: from its update, or the mean of its gradients, which is sent; "
-        "auto = its update where that is the same",
+        "control variate: update = derived from the update, gradient = mean gradient, which is "
+        "sent; auto = update where both are equal",
         choices=("auto", "update", "gradient"),
     )
 
@@ -63,8 +63,11 @@ class Scaffold(BaseStrategy):
         return {"control": self._control()}
 
     def instruction(self, client: int) -> Instruction:
-        """Tell a client which of its rounds counted last: a reply that was lost did not."""
-        return Instruction(config={"counted": int(self.counted[client])})
+        """Send which of a client's rounds counted last; a lost reply did not."""
+        return Instruction(
+            config={"counted": int(self.counted[client])},
+            params={"control": self.params.control},
+        )
 
     def lengths(self) -> dict[str, int]:
         """Expect ``dc_i`` only where it cannot be derived."""
@@ -90,7 +93,7 @@ class Scaffold(BaseStrategy):
         return super().state() | {"control": self.control, "counted": self.counted}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Restore both."""
         super().load_state(state)
         self.control, self.counted = state["control"], state["counted"].copy()
 

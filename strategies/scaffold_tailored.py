@@ -6,6 +6,8 @@ SCAFFOLD's client adds ``a_i (c - c_i)`` with its own ``a_i = coefficient (1 - a
 
 from __future__ import annotations
 
+import dataclasses
+
 from fedsuite.core.messages import Instruction
 from strategies.scaffold import Scaffold
 from strategies.tailored import Tailored
@@ -21,4 +23,5 @@ class ScaffoldTailored(Tailored, Scaffold):
     def instruction(self, client: int) -> Instruction:
         """Replace the common coefficient by the client's own."""
         own = {"coefficient": self.tailor(self.params.coefficient, client)}
-        return Instruction(config=super().instruction(client).config | own)
+        common = super().instruction(client)
+        return dataclasses.replace(common, params=common.params | own)

@@ -26,8 +26,8 @@ from strategies.fedavg import uniform_weights
 class StemParams:
     """Settings of STEM."""
 
-    a: float = setting(0.2, "share of the direction that is forgotten; 1 = plain", low=0, high=1)
-    server_step: bool = setting(True, "the server's own step along the mean direction")
+    a: float = setting(0.2, "1 - a of the last direction is kept; 1 = plain SGD", low=0, high=1)
+    server_step: bool = setting(True, "server step along the mean direction")
 
 
 class Stem(BaseStrategy):
@@ -46,17 +46,17 @@ class Stem(BaseStrategy):
         return {"direction": self.direction if self.direction.size else np.zeros_like(self.model)}
 
     def instruction(self, client: int) -> Instruction:
-        """Say how long the server's own step was: the point before it is ``w + last_step v``."""
+        """Send the length of the server's own step; the point before it is ``w + last_step v``."""
         return Instruction(config={"last-step": self.last_step})
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Average models and directions; go on along the latter."""
+        """Average models and directions; take one more step along the latter."""
         weights = uniform_weights(len(this_round.clients))
         move = self.combine(this_round, weights)
         self.direction = weighted_sum(weights, this_round.arrays["direction"])
         self.last_step = 0.0
         if self.params.server_step:
-            move = go_on(move, self.direction, this_round.lr)
+            move = extra_step(move, self.direction, this_round.lr)
             self.last_step = self.info.server_lr * this_round.lr
         return self.advance(this_round, move)
 
@@ -65,11 +65,11 @@ class Stem(BaseStrategy):
         return super().state() | {"direction": self.direction, "last_step": self.last_step}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take both back."""
+        """Restore both."""
         super().load_state(state)
         self.direction, self.last_step = state["direction"], state["last_step"]
 
 
-def go_on(move: Vector, direction: Vector, lr: float) -> Vector:
+def extra_step(move: Vector, direction: Vector, lr: float) -> Vector:
     """Return ``move - lr v``: the mean update and one more step."""
     return move - np.float32(lr) * direction

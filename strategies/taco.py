@@ -26,23 +26,27 @@ FIRST_ALPHA = 0.1
 class TacoParams:
     """Settings of TACO."""
 
-    gamma: float = setting(0.0, "largest correction; 0 = 1/K", low=0)
+    gamma: float = setting(0.0, "maximum correction; 0 = 1/K with K local steps", low=0)
     correction: bool = setting(True, "tailored correction of local steps (Eq. 8)")
     aggregation: bool = setting(True, "tailored aggregation (Eq. 9)")
     gradient_units: str = setting(
         "round",
-        "global gradient as a sum over a round, or an average step",
+        "units of the global gradient: sum per round, or mean per step",
         choices=("round", "step"),
     )
-    output: str = setting("z", "result: extrapolated z (Eq. 15), or w", choices=("z", "w"))
+    output: str = setting(
+        "z", "result: z = extrapolated (Eq. 15), w = last model", choices=("z", "w")
+    )
     detector: str = setting(
         "guarded",
-        "strike: also needs a replayed gradient, or Eq. 10 alone",
+        "strikes: guarded = Eq. 10 and a replayed gradient, printed = Eq. 10",
         choices=("guarded", "printed"),
     )
-    kappa: float = setting(0.6, "coefficient from which a client is suspicious", above=0)
+    kappa: float = setting(0.6, "a client is suspicious from this coefficient on", above=0)
     lambda_: int = setting(0, "strikes until a client is expelled; 0 = rounds/5", low=0)
-    replay: float = setting(0.9, "guarded: cosine with the gradient it was sent", low=-1, high=1)
+    replay: float = setting(
+        0.9, "detector=guarded: least cosine with the gradient it was sent", low=-1, high=1
+    )
 
 
 class Taco(BaseStrategy):
@@ -63,7 +67,7 @@ class Taco(BaseStrategy):
         return {"global_gradient": self._gradient()}
 
     def instruction(self, client: int) -> Instruction:
-        """Tell a client its coefficient."""
+        """Send a client its coefficient."""
         return Instruction(config={"alpha": float(self.alpha[client])})
 
     def aggregate(self, this_round: Round) -> Vector:
@@ -104,7 +108,7 @@ class Taco(BaseStrategy):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take it all back."""
+        """Restore the whole state."""
         super().load_state(state)
         self.alpha, self.strikes = state["alpha"].copy(), state["strikes"].copy()
         self.gradient, self.previous = state["gradient"], state["previous"]

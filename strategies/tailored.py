@@ -39,6 +39,6 @@ class Tailored(BaseStrategy):
         return super().state() | {"alpha": self.alpha}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore the coefficients."""
         super().load_state(state)
         self.alpha = state["alpha"].copy()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
 from tasks.task import Task
 
 BATCH = 256

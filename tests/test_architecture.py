@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,10 +47,10 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield name.removesuffix(".__init__"), path
 
 
-def imported(source: str) -> set[str]:
+def imported(tree: ast.AST) -> set[str]:
     """Return the modules of ours that a source imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -56,10 +58,26 @@ def imported(source: str) -> set[str]:
     return {name for name in found if name.split(".")[0] in PACKAGES}
 
 
+def settings_named(module: str, tree: ast.Module) -> set[str]:
+    """Return the settings of strategies that a client names as a type, which it may."""
+    if room_of(module) != "clients":
+        return set()
+    guarded = [
+        statement
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+    ]
+    names = imported(ast.Module(guarded, []))
+    return {n for n in names if n.startswith("strategies.") and n.endswith("Params")}
+
+
 def misplaced(module: str, source: str) -> list[str]:
     """Say which imports of a module lead out of the layers below it."""
-    room, complaints = room_of(module), []
-    for name in sorted(imported(source)):
+    room, complaints, tree = room_of(module), [], ast.parse(source)
+    outside = [node for node in tree.body if not isinstance(node, ast.If)]
+    allowed = settings_named(module, tree) - imported(ast.Module(outside, []))
+    for name in sorted(imported(tree) - allowed):
         other = room_of(name)
         if other == room or other == "fedsuite":
             continue
@@ -82,6 +100,10 @@ def test_a_module_imports_only_from_the_layers_below_its_own(module: str, path: 
     [
         ("strategies.new", "from clients.base import Client"),
         ("clients.new", "from strategies.taco import TacoParams"),
+        ("clients.new", "if TYPE_CHECKING:\n    from strategies.taco import Taco"),
+        ("clients.new", "if not TYPE_CHECKING:\n    from strategies.taco import TacoParams"),
+        ("clients.new", "if TYPE_CHECKING:\n    pass\nelse:\n    import strategies.taco"),
+        ("strategies.new", "if TYPE_CHECKING:\n    from clients.taco import TacoClient"),
         ("clients.new", "from fedsuite.flower.commands import executable"),
         ("tasks.new", "from fedsuite import registry"),
         ("fedsuite.core.new", "import tasks.models"),
@@ -92,6 +114,23 @@ def test_a_module_imports_only_from_the_layers_below_its_own(module: str, path: 
 )
 def test_a_line_in_the_wrong_room_is_found(module: str, line: str) -> None:
     assert misplaced(module, line)
+
+
+def test_a_client_may_name_the_settings_of_its_strategy_as_a_type() -> None:
+    line = "from strategies.taco import TacoParams"
+    guarded = f"if TYPE_CHECKING:\n    {line}"
+    assert not misplaced("clients.new", guarded)
+    assert misplaced("tasks.new", guarded) and misplaced("clients.new", f"{guarded}\n{line}")
+
+
+@pytest.mark.parametrize(
+    ("package", "absent"),
+    [("strategies", "torch"), ("strategies", "clients"), ("clients", "strategies")],
+)
+def test_one_side_is_imported_without_what_it_must_not_need(package: str, absent: str) -> None:
+    names = [name for name, _ in modules() if name.split(".")[0] == package]
+    code = f"import sys, {', '.join(names)}; sys.exit({absent!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_every_room_has_a_layer_and_fedsuite_holds_few_modules_beside_its_rooms() -> None:

@@ -75,7 +75,7 @@ def _values(field: dataclasses.Field[Any]) -> Offers:
 
 
 def _spell(key: str, values: Offers) -> Offers:
-    return [(f"{key}={value}", help) for value, help in values]
+    return [(f"{key}={value}", meaning) for value, meaning in values]
 
 
 def _folders(ctx: typer.Context, file: str) -> list[str]:

@@ -10,8 +10,9 @@ record                 content
 ``config``             scalars for every client, the run's settings, ``clients``
 ``arrays.<client>``    vectors for, or from, one client
 ``config.<client>``    scalars for one client
+``params.<client>``    settings of the algorithm that differ for one client
 ``metrics.<client>``   numbers from one client
-``error.<client>``     what went wrong at one client
+``error.<client>``     the error of one client
 =====================  ==============================================================
 
 Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled.
@@ -28,6 +29,8 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from fedsuite.core.settings import UserError
+
 MAX_METRICS = 256
 MAX_REASON = 4000
 MAX_DIGITS = 9
@@ -35,15 +38,19 @@ MAX_NAME = 100
 
 
 class WireError(ValueError):
-    """A received record is not what was agreed."""
+    """A received record does not follow the protocol."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """What the server asks of one client: vectors and scalars by name."""
+    """What the server sends one client: vectors and scalars by name.
+
+    ``params`` are settings of the algorithm that differ for this client, by field name.
+    """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ def unpack(array: Array) -> np.ndarray:
     try:
         return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
     except (ValueError, OverflowError) as error:
-        raise WireError(f"shape {shape} is not possible: {error}") from None
+        raise WireError(f"invalid shape {shape}: {error}") from None
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -96,33 +103,36 @@ def read_arrays(record: ArrayRecord) -> dict[str, np.ndarray]:
 
 
 def write_instructions(
-    shared: ArrayRecord, config: Mapping[str, Any], orders: Mapping[int, Instruction]
+    shared: ArrayRecord, config: Mapping[str, Any], instructions: Mapping[int, Instruction]
 ) -> RecordDict:
-    """Put a cohort's orders into a message's content; ``shared`` is packed once per round."""
+    """Put a cohort's instructions into a message's content; ``shared`` is packed once per round."""
     content = RecordDict(
-        {"shared": shared, "config": ConfigRecord({**config, "clients": list(orders)})}
+        {"shared": shared, "config": ConfigRecord({**config, "clients": list(instructions)})}
     )
-    for client, order in orders.items():
-        if order.arrays:
-            content[f"arrays.{client}"] = write_arrays(order.arrays)
-        if order.config:
-            content[f"config.{client}"] = ConfigRecord(dict(order.config))
+    for client, instruction in instructions.items():
+        _refuse_overrides(client, instruction, config)
+        if instruction.arrays:
+            content[f"arrays.{client}"] = write_arrays(instruction.arrays)
+        for name, scalars in (("config", instruction.config), ("params", instruction.params)):
+            if scalars:
+                content[f"{name}.{client}"] = ConfigRecord(dict(scalars))
     return content
 
 
 def read_instructions(content: RecordDict) -> dict[int, Instruction]:
-    """Read a cohort's orders; each client sees the shared records and its own."""
+    """Read a cohort's instructions; each client sees the shared records and its own."""
     shared = read_arrays(content.array_records["shared"])
     config = dict(content.config_records["config"])
-    orders = {}
+    instructions = {}
     numbers = cast(list[int], config.pop("clients"))
     for client in numbers:
-        arrays, own = content.get(f"arrays.{client}"), content.get(f"config.{client}")
-        orders[client] = Instruction(
+        arrays = content.get(f"arrays.{client}")
+        instructions[client] = Instruction(
             shared | (read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}),
-            config | (dict(own) if isinstance(own, ConfigRecord) else {}),
+            config | _scalars(content, f"config.{client}"),
+            _scalars(content, f"params.{client}"),
         )
-    return orders
+    return instructions
 
 
 def write_results(results: list[Result]) -> RecordDict:
@@ -161,9 +171,24 @@ def read_result(content: RecordDict, client: int) -> Result:
 
 
 def clients_in(content: RecordDict) -> set[int]:
-    """Return the client ids a reply speaks for."""
+    """Return the client ids a reply has records of."""
     numbers = {name.split(".", 1)[1] for name in content if "." in name}
     return {int(n) for n in numbers if n.isdecimal() and len(n) <= MAX_DIGITS}
+
+
+def _refuse_overrides(client: int, instruction: Instruction, config: Mapping[str, Any]) -> None:
+    """Refuse scalars of one client that would replace those of the round unknown to the server."""
+    for name in instruction.config:
+        if name in config:
+            raise UserError(
+                f"invalid instruction for client {client}: '{name}' is the same for all clients of "
+                "a round. Send a scalar of another name, or a setting of the algorithm in params."
+            )
+
+
+def _scalars(content: RecordDict, name: str) -> dict[str, Any]:
+    record = content.get(name)
+    return dict(record) if isinstance(record, ConfigRecord) else {}
 
 
 def _number(name: str, value: Any) -> float:

@@ -26,21 +26,24 @@ def invalid(key: str, value: object, reason: str) -> UserError:
 
 def setting(
     default: Scalar,
-    help: str,
+    description: str,
     *,
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
     choices: Iterable[str] | None = None,
+    alias: str = "",
 ) -> Any:
     """Declare a setting: its default, one line of help, and which values are allowed.
 
-    ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one.
+    ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one; ``alias`` is
+    another key that users may write.
     """
     limits = {"low": low, "high": high, "above": above}
     chosen = tuple(choices) if choices is not None else None
     return dataclasses.field(
-        default=default, metadata={"help": help, "limits": limits, "choices": chosen}
+        default=default,
+        metadata={"help": description, "limits": limits, "choices": chosen, "alias": alias},
     )
 
 
@@ -64,13 +67,20 @@ def build(cls: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
     """
     types = get_type_hints(cls)
     fields = {kebab(f.name): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for key in values:
-        if key not in fields:
+    aliases = {f.metadata["alias"]: f for f in fields.values() if f.metadata.get("alias")}
+    checked: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for key, value in values.items():
+        field = fields.get(key) or aliases.get(key)
+        if field is None:
             raise UserError(f"Unknown key '{prefix}{key}'. {suggest(key, fields)}")
-    checked = {
-        fields[key].name: _check(prefix + key, value, types[fields[key].name], fields[key])
-        for key, value in values.items()
-    }
+        chosen = _check(prefix + key, value, types[field.name], field)
+        if checked.get(field.name, chosen) != chosen:
+            raise UserError(
+                f"{prefix}{written[field.name]} and {prefix}{key} are two names of one setting, "
+                f"given as {checked[field.name]} and {chosen}. Give one of them."
+            )
+        checked[field.name], written[field.name] = chosen, key
     return cls(**checked)
 
 

@@ -1,9 +1,7 @@
-"""Leaf module: a model is one flat float32 vector.
+"""Leaf module: a model is one flat float32 vector, a round's updates a matrix of them.
 
-:class:`FlatModel` turns a PyTorch module into three vectors that alias its tensors: ``weights``
-(all parameters), ``grads`` (their gradients) and ``buffers`` (float buffers such as batch-norm
-statistics). An optimiser step or a correction is then one in-place operation on a vector, and a
-client's model travels as one array. Integer buffers stay where they are.
+Sums that decide something (lengths, cosines, means) are taken in float64. The PyTorch side of a
+vector is :mod:`fedsuite.core.flat_model`; nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -12,90 +10,11 @@ from collections.abc import Mapping
 from math import prod
 
 import numpy as np
-import torch
-from torch import nn
+from numpy.typing import NDArray
 
-Vector = np.ndarray
-Matrix = np.ndarray
-ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
-
-
-class FlatModel:
-    """A module whose parameters, gradients and float buffers are views into flat tensors."""
-
-    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
-        self.module = module.to(device)
-        self.device = torch.device(device)
-        named = dict(self.module.named_parameters())
-        self.slices = _slices({name: p.numel() for name, p in named.items()})
-        self.shapes = {name: tuple(p.shape) for name, p in named.items()}
-        self.weights = _flatten([p.detach() for p in named.values()], self.device)
-        self.grads = torch.zeros_like(self.weights)
-        self.one = torch.ones((), device=self.device)
-        for name, parameter in named.items():
-            parameter.data = self.weights[self.slices[name]].view(self.shapes[name])
-            parameter.grad = self.grads[self.slices[name]].view(self.shapes[name])
-        floats = {n: b for n, b in self.module.named_buffers() if b.is_floating_point()}
-        self.buffer_slices = _slices({name: b.numel() for name, b in floats.items()})
-        self.buffers = _flatten(list(floats.values()), self.device)
-        for name, buffer in floats.items():
-            buffer.data = self.buffers[self.buffer_slices[name]].view(buffer.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of parameters."""
-        return self.weights.numel()
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Set ``grads`` to the gradient of a loss.
-
-        This is ``loss.backward()`` without the checks before it, which cost a small model a tenth
-        of its step.
-        """
-        self.grads.zero_()
-        if ENGINE is None:
-            loss.backward(self.one)
-        else:
-            ENGINE.run_backward((loss,), (self.one,), False, False, (), True, True)
-
-    def load(self, weights: Vector, buffers: Vector | None = None) -> None:
-        """Copy vectors into the model, in place."""
-        copy_into(self.weights, weights)
-        if buffers is not None and self.buffers.numel():
-            copy_into(self.buffers, buffers)
-
-    def vector(self) -> Vector:
-        """Return a copy of the parameters as one numpy vector."""
-        return to_numpy(self.weights)
-
-    def buffer_vector(self) -> Vector:
-        """Return a copy of the float buffers as one numpy vector (empty if there are none)."""
-        return to_numpy(self.buffers)
-
-
-def last_layer(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    """Return where the last module's parameters (weight, bias) lie in the flat vector."""
-    places = _slices({name: prod(shape) for name, shape in shapes.items()})
-    owner = list(shapes)[-1].rpartition(".")[0]
-    return {name: place for name, place in places.items() if name.rpartition(".")[0] == owner}
-
-
-def best_device() -> str:
-    """Return the GPU where there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def copy_into(target: torch.Tensor, source: Vector) -> None:
-    """Copy a numpy vector into a tensor of the same length."""
-    if source.shape != tuple(target.shape):
-        raise ValueError(f"expected a vector of shape {tuple(target.shape)}, got {source.shape}")
-    with torch.no_grad():
-        target.copy_(torch.from_numpy(np.require(source, requirements=["W"])))
-
-
-def to_numpy(tensor: torch.Tensor) -> Vector:
-    """Return a numpy copy that shares no memory with the tensor."""
-    return tensor.detach().to("cpu", copy=True).numpy()
+Vector = NDArray[np.float32]
+Matrix = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 def weighted_sum(weights: np.ndarray, rows: Matrix) -> Vector:
@@ -103,18 +22,18 @@ def weighted_sum(weights: np.ndarray, rows: Matrix) -> Vector:
     return np.asarray(weights, dtype=np.float32) @ rows
 
 
-def sample_weights(num_examples: np.ndarray) -> np.ndarray:
-    """Return ``n_i / sum_j n_j`` in float64."""
+def sample_weights(num_examples: np.ndarray) -> Doubles:
+    """Return ``n_i / sum_j n_j``."""
     counts = np.asarray(num_examples, dtype=np.float64)
     return counts / counts.sum()
 
 
-def norms(rows: Matrix) -> np.ndarray:
-    """Return the length of each row, summed in float64."""
+def norms(rows: np.ndarray) -> Doubles:
+    """Return the length of each row."""
     return np.array([np.sqrt(_dot(row, row)) for row in rows])
 
 
-def cosines(rows: Matrix, direction: Vector) -> np.ndarray:
+def cosines(rows: np.ndarray, direction: np.ndarray) -> Doubles:
     """Return the cosine of each row with a direction; 0 where either has no length."""
     length = np.sqrt(_dot(direction, direction))
     scale = norms(rows) * length
@@ -122,22 +41,24 @@ def cosines(rows: Matrix, direction: Vector) -> np.ndarray:
     return np.clip(np.divide(products, scale, out=np.zeros_like(products), where=scale > 0), -1, 1)
 
 
-def mean_row(rows: Matrix) -> Vector:
-    """Return the plain mean of rows, summed in float64."""
+def mean_row(rows: Matrix) -> Doubles:
+    """Return the plain mean of rows."""
     return rows.mean(axis=0, dtype=np.float64)
 
 
-def _dot(a: Vector, b: Vector) -> float:
-    """Return the inner product in float64, on one thread: BLAS would wake others for it."""
-    return float(np.einsum("i,i->", a, b, dtype=np.float64))
-
-
-def _slices(sizes: dict[str, int]) -> dict[str, slice]:
+def slices(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Return where named parts of the given sizes lie, end to end."""
     ends = np.cumsum([0, *sizes.values()]).tolist()
     return {name: slice(a, b) for name, a, b in zip(sizes, ends, ends[1:], strict=False)}
 
 
-def _flatten(tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-    if not tensors:
-        return torch.zeros(0, device=device)
-    return torch.cat([t.detach().reshape(-1).float() for t in tensors]).to(device)
+def last_layer(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Return where the last module's parameters (weight, bias) lie in the flat vector."""
+    places = slices({name: prod(shape) for name, shape in shapes.items()})
+    owner = list(shapes)[-1].rpartition(".")[0]
+    return {name: place for name, place in places.items() if name.rpartition(".")[0] == owner}
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the inner product in float64, on one thread: BLAS would wake others for it."""
+    return float(np.einsum("i,i->", a, b, dtype=np.float64))

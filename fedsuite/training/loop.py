@@ -21,8 +21,9 @@ from torch import nn
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
+from fedsuite.core.flat_model import FlatModel, best_device, to_numpy
 from fedsuite.core.settings import UserError
-from fedsuite.core.vector import FlatModel, Vector, best_device, to_numpy
+from fedsuite.core.vector import Vector
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name

@@ -10,10 +10,11 @@ from bowl import fit, place
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.base import Training, epoch_plan, step_plan
+from clients.base import Received, Reply, Training, epoch_plan, step_plan
 from clients.fedavg import FedAvgClient
 from clients.fedprox import FedProxClient
 from clients.freeloader import freeloading
+from strategies.fedprox import FedProxParams
 
 
 def draw() -> np.random.Generator:
@@ -52,15 +53,44 @@ def test_two_steps_of_fedprox_by_hand(tmp_path: Path) -> None:
     the sum is zero and w stays; the update is (-0.5, 1.5).
     """
     context = place(tmp_path, Training(local_steps=2, batch_size=1))
-    (update,), _, _ = fit(FedProxClient, context, [2.0, 0.0], zeta=1.0)
+    (update,), _, _ = fit(FedProxClient, context, [2.0, 0.0], params=FedProxParams(zeta=1.0))
     assert np.array_equal(update, [-0.5, 1.5])
 
 
 def test_fedprox_without_its_term_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
     training = Training(local_steps=3, batch_size=1, momentum=0.9)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, training), [0.1, 0.7])
-    (prox,), _, _ = fit(FedProxClient, place(tmp_path, training), [0.1, 0.7], zeta=0.0)
+    off = FedProxParams(zeta=0.0)
+    (prox,), _, _ = fit(FedProxClient, place(tmp_path, training), [0.1, 0.7], params=off)
     assert plain.tobytes() == prox.tobytes()
+
+
+class Typo(FedAvgClient):
+    """Names a vector that it has not declared."""
+
+    def train_round(self, received: Received) -> Reply:
+        reply = super().train_round(received)
+        reply.vectors["updaet"] = reply.vectors["update"]
+        return reply
+
+
+def test_a_vector_that_is_not_declared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="vector 'updaet' is not among those sent"):
+        fit(Typo, place(tmp_path, Training(local_steps=1)), [0.0, 0.0])
+
+
+def test_vectors_must_be_as_many_as_their_names(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        fit(FedAvgClient, place(tmp_path, Training(local_steps=1)), [0.0, 0.0], [1.0, 1.0])
+
+
+def test_what_is_received_has_names(tmp_path: Path) -> None:
+    context = place(tmp_path, Training(local_steps=1))
+    config = {"lr": 0.5, "alpha": 1, "peer-ids": [2, 3]}
+    received = FedAvgClient(context).receive([np.ones(2, np.float32)], config)
+    assert received["model"].tolist() == [1, 1] and "model" in received and "cloud" not in received
+    assert (received.lr, received.number("alpha")) == (0.5, 1.0)
+    assert received.integers("peer-ids") == [2, 3]
 
 
 def test_a_freeloader_sends_back_the_last_global_change(tmp_path: Path) -> None:

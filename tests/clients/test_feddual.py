@@ -16,7 +16,10 @@ from torch import nn
 from clients.base import ClientContext, Training
 from clients.fedavg import FedAvgClient
 from clients.feddual import FedDualClient, divergence, mixing
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
+from strategies.feddual import FedDualParams
+
+ADAPTIVE = FedDualParams(adaptive_loss=True)
 
 
 class Logits(nn.Module):
@@ -36,9 +39,14 @@ def context(folder: Path, module: nn.Module | None = None, **training: Any) -> C
     return replace(place(folder, how), model=FlatModel(module or Logits()))
 
 
-def fit(place: ClientContext, start: list[float], cls: Any = FedDualClient, **config: Any) -> tuple:
-    settings = {"lr": 0.5, "adaptive-loss": True} | config
-    return cls(place).fit([np.array(start, np.float32)], settings)
+def fit(
+    place: ClientContext,
+    start: list[float],
+    cls: Any = FedDualClient,
+    lr: float = 0.5,
+    params: FedDualParams = ADAPTIVE,
+) -> tuple:
+    return cls(place, params).fit([np.array(start, np.float32)], {"lr": lr})
 
 
 def test_divergence_by_hand_and_its_direction() -> None:
@@ -102,9 +110,8 @@ def test_the_share_is_measured_anew_for_each_epoch(tmp_path: Path) -> None:
 
 
 def test_without_its_loss_it_is_plain_training(tmp_path: Path) -> None:
-    (ours,), _, metrics = fit(
-        context(tmp_path, local_epochs=3), [0, 0.1], **{"adaptive-loss": False}
-    )
+    off = FedDualParams(adaptive_loss=False)
+    (ours,), _, metrics = fit(context(tmp_path, local_epochs=3), [0, 0.1], params=off)
     (plain,), _, _ = fit(context(tmp_path, local_epochs=3), [0, 0.1], FedAvgClient)
     assert ours.tobytes() == plain.tobytes() and "divergence" not in metrics
 
@@ -124,10 +131,10 @@ def test_the_received_model_is_asked_without_noise_and_kept_as_it_was(tmp_path: 
     here = context(tmp_path, Normed(), local_epochs=2)
     here.task.split.train[0] = np.array([0, 0, 0])
     here = replace(here, training=Training(batch_size=3, local_epochs=2))
-    client = FedDualClient(here)
+    client = FedDualClient(here, ADAPTIVE)
     start = here.model.vector()
     before = here.model.buffer_vector()
-    client.fit([start], {"lr": 0.5, "adaptive-loss": True})
+    client.fit([start], {"lr": 0.5})
     x = torch.randn(4, 2)
     assert not client.teacher.training
     assert torch.equal(client.teacher(x), client.teacher(x))

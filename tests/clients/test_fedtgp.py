@@ -18,7 +18,8 @@ from clients.base import ClientContext, Training
 from clients.fedtgp import FedTgpClient, class_means, nearest, pull
 from clients.state import ClientState
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
+from strategies.fedtgp import FedTgpParams
 
 Experiment = Callable[..., Path]
 ONE_STEP = Training(local_steps=1, batch_size=1)
@@ -64,12 +65,12 @@ def fit(
     here: ClientContext, prototypes: list[float], known: list[float], lam: float = 0.5
 ) -> tuple:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
-    return FedTgpClient(here).fit(received, {"lr": 0.25, "lam": lam})
+    return FedTgpClient(here, FedTgpParams(lam=lam)).fit(received, {"lr": 0.25})
 
 
 def evaluate(here: ClientContext, prototypes: list[float], known: list[float]) -> dict[str, Any]:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
-    return FedTgpClient(here).evaluate(received, {})[2]
+    return FedTgpClient(here, FedTgpParams()).evaluate(received, {})[2]
 
 
 def test_class_means_by_hand() -> None:

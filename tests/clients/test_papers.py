@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from clients.fedavg import FedAvgClient
 from clients.fedbac import FedBacClient, consensus, cosine_gradient, reliability
 from clients.freeloader import freeloading
 from clients.taco import TacoClient
+from strategies.feda4 import FedA4Params
+from strategies.fedadw import FedAdwParams
+from strategies.fedbac import FedBacParams
+from strategies.taco import TacoParams
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
 
@@ -27,14 +32,14 @@ def test_taco_two_steps_by_hand(tmp_path: Path) -> None:
 
     w=(0,0): g=(-1,-3)+(1,0), w=(0,1.5). g=(-1,-1.5)+(1,0): w=(0,2.25).
     """
-    settings = {"gamma": 0.0, "alpha": 0.5, "correction": True}
-    (update,), _, _ = fit(TacoClient, place(tmp_path, TWO_STEPS), [0, 0], [4, 0], **settings)
+    context, params = place(tmp_path, TWO_STEPS), TacoParams(gamma=0.0, correction=True)
+    (update,), _, _ = fit(TacoClient, context, [0, 0], [4, 0], params=params, alpha=0.5)
     assert np.array_equal(update, [0.0, 2.25])
 
 
 def test_taco_without_correction_is_plain_training(tmp_path: Path) -> None:
-    settings = {"gamma": 0.5, "alpha": 0.5, "correction": False}
-    (update,), _, _ = fit(TacoClient, place(tmp_path, TWO_STEPS), [0, 0], [4, 0], **settings)
+    context, params = place(tmp_path, TWO_STEPS), TacoParams(gamma=0.5, correction=False)
+    (update,), _, _ = fit(TacoClient, context, [0, 0], [4, 0], params=params, alpha=0.5)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0, 0])
     assert update.tobytes() == plain.tobytes()
 
@@ -42,30 +47,25 @@ def test_taco_without_correction_is_plain_training(tmp_path: Path) -> None:
 def test_feda4_trajectory_by_hand(tmp_path: Path) -> None:
     """Two epochs of one batch: changes (1/2, 3/2) and (1/4, 3/4), which add up to the update."""
     context = place(tmp_path, Training(local_epochs=2, batch_size=1))
-    (update, trajectory), _, _ = fit(FedA4Client, context, [0, 0], trajectory="full")
+    (update, trajectory), _, _ = fit(
+        FedA4Client, context, [0, 0], params=FedA4Params(trajectory="full")
+    )
     assert np.array_equal(trajectory, [0.5, 1.5, 0.25, 0.75])
     assert np.array_equal(update, [0.75, 2.25])
-    vectors, _, _ = fit(FedA4Client, context, [0, 0], trajectory="compact")
+    vectors, _, _ = fit(FedA4Client, context, [0, 0], params=FedA4Params(trajectory="compact"))
     assert len(vectors) == 1
 
 
 def test_a_freeloader_of_feda4_has_a_trajectory_of_the_right_length(tmp_path: Path) -> None:
     context = place(tmp_path, Training(local_epochs=2, batch_size=1))
-    vectors, _, _ = fit(freeloading(FedA4Client), context, [0, 0], trajectory="full")
+    vectors, _, _ = fit(
+        freeloading(FedA4Client), context, [0, 0], params=FedA4Params(trajectory="full")
+    )
     assert [len(v) for v in vectors] == [2, 4]
 
 
-def fedbac(**changes: Any) -> dict[str, Any]:
-    settings = {
-        "lam": 0.0,
-        "regularizer": "update",
-        "printed_sign": False,
-        "gamma": 1.0,
-        "alpha": 1.0,
-        "history": 2,
-        "score_clients": False,
-    }
-    return settings | changes
+def fedbac(**changes: Any) -> FedBacParams:
+    return FedBacParams(**({"lam": 0.0, "history": 2, "score_clients": False} | changes))
 
 
 def test_fedbac_remembers_its_cosines(tmp_path: Path) -> None:
@@ -76,9 +76,8 @@ def test_fedbac_remembers_its_cosines(tmp_path: Path) -> None:
     momenta = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
     seen = []
     for number, momentum in enumerate(momenta, start=1):
-        _, _, metrics = fit(
-            FedBacClient, place(tmp_path, one, number), [0, 0], momentum, **fedbac()
-        )
+        context = place(tmp_path, one, number)
+        _, _, metrics = fit(FedBacClient, context, [0, 0], momentum, params=fedbac())
         seen.append((metrics["cosine"], metrics["consensus"], metrics["reliability"]))
     low, high = 1 / math.sqrt(10), 3 / math.sqrt(10)
     assert seen[0] == (0.0, 0.0, 1.0)
@@ -112,7 +111,7 @@ def test_the_update_regulariser_by_hand(tmp_path: Path) -> None:
     g = (-1/2, -3/2) less that: (-0.310263, -1.563246); u = (0.655132, 2.281623).
     """
     context = place(tmp_path, TWO_STEPS)
-    (update,), _, _ = fit(FedBacClient, context, [0, 0], [0, 7], **fedbac(lam=1.0))
+    (update,), _, _ = fit(FedBacClient, context, [0, 0], [0, 7], params=fedbac(lam=1.0))
     np.testing.assert_allclose(update, [0.655132, 2.281623], atol=1e-5)
 
 
@@ -124,8 +123,8 @@ def test_the_gradient_regulariser_pulls_the_step_towards_the_momentum(tmp_path: 
     one = Training(local_steps=1, batch_size=1)
     results = {}
     for printed in (False, True):
-        settings = fedbac(lam=1.0, regularizer="gradient", printed_sign=printed)
-        (update,), _, _ = fit(FedBacClient, place(tmp_path, one), [0, 0], [0, 7], **settings)
+        params = fedbac(lam=1.0, regularizer="gradient", printed_sign=printed)
+        (update,), _, _ = fit(FedBacClient, place(tmp_path, one), [0, 0], [0, 7], params=params)
         results[printed] = update
     np.testing.assert_allclose(results[False], [0.5 + 0.0474342, 1.5 - 0.0158114], atol=1e-5)
     np.testing.assert_allclose(results[True], [0.5 - 0.0474342, 1.5 + 0.0158114], atol=1e-5)
@@ -138,14 +137,7 @@ def test_discrepancy_by_hand() -> None:
     assert discrepancy(np.array([3, 1])) == pytest.approx(0.130812, abs=1e-6)
 
 
-ADW = {
-    "adaptive": True,
-    "ala_layers": 1,
-    "ala_percent": 80,
-    "ala_lr": 0.5,
-    "ala_tolerance": 1e9,
-    "ala_max_epochs": 1,
-}
+ADW = FedAdwParams(ala_layers=1, ala_percent=80, ala_lr=0.5, ala_tolerance=1e9, ala_max_epochs=1)
 
 
 def test_fedadw_mixes_from_its_second_round_on(tmp_path: Path) -> None:
@@ -156,21 +148,21 @@ def test_fedadw_mixes_from_its_second_round_on(tmp_path: Path) -> None:
     the start is the own 1.5. One step: low 0.5, top 2.25. The update is (0.5, 1.75).
     """
     one = Training(local_steps=1, batch_size=1)
-    (first,), _, metrics = fit(FedAdwClient, place(tmp_path, one, 1), [0, 0], **ADW)
+    (first,), _, metrics = fit(FedAdwClient, place(tmp_path, one, 1), [0, 0], params=ADW)
     assert np.array_equal(first, [0.5, 1.5]) and metrics["ala-epochs"] == 0
     assert metrics["discrepancy"] == pytest.approx(math.log(2))
-    (second,), _, metrics = fit(FedAdwClient, place(tmp_path, one, 2), [0, 0.5], **ADW)
+    (second,), _, metrics = fit(FedAdwClient, place(tmp_path, one, 2), [0, 0.5], params=ADW)
     assert np.allclose(second, [0.5, 1.75])
     assert (metrics["ala-mean"], metrics["ala-epochs"]) == (0.0, 1)
 
 
 def test_the_first_learning_goes_on_until_losses_settle(tmp_path: Path) -> None:
     one = Training(local_steps=1, batch_size=1)
-    settings = ADW | {"ala_tolerance": 1e9, "ala_max_epochs": 50}
+    params = replace(ADW, ala_tolerance=1e9, ala_max_epochs=50)
     epochs = []
     for number in (1, 2, 3):
         context = place(tmp_path, one, number)
-        _, _, metrics = fit(FedAdwClient, context, [0, 0.5], **settings)
+        _, _, metrics = fit(FedAdwClient, context, [0, 0.5], params=params)
         epochs.append(metrics["ala-epochs"])
     assert epochs == [0, 10, 1]
 
@@ -178,8 +170,8 @@ def test_the_first_learning_goes_on_until_losses_settle(tmp_path: Path) -> None:
 def test_static_fedadw_is_plain_training(tmp_path: Path) -> None:
     one = Training(local_steps=1, batch_size=1)
     for number in (1, 2):
-        settings = ADW | {"adaptive": False}
-        (update,), _, _ = fit(FedAdwClient, place(tmp_path, one, number), [0, 0.5], **settings)
+        context, params = place(tmp_path, one, number), replace(ADW, adaptive=False)
+        (update,), _, _ = fit(FedAdwClient, context, [0, 0.5], params=params)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, one, 2), [0, 0.5])
     assert update.tobytes() == plain.tobytes()
 
@@ -188,7 +180,7 @@ def test_everything_below_stays_trainable_after_mixing(tmp_path: Path) -> None:
     one = Training(local_steps=1, batch_size=1)
     for number in (1, 2):
         context = place(tmp_path, one, number)
-        fit(FedAdwClient, context, [0, 0.5], **ADW)
+        fit(FedAdwClient, context, [0, 0.5], params=ADW)
         assert all(p.requires_grad for p in context.model.module.parameters())
 
 

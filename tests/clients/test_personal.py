@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bowl import Bowl, fit, place
+from bowl import fit, place
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +24,10 @@ from clients.freeloader import freeloading
 from clients.local import LocalClient
 from clients.pfedme import PFedMeClient, envelope_step, pull
 from clients.state import ClientState
+from strategies.apple import AppleParams
+from strategies.fedamp import FedAmpParams
+from strategies.fedfomo import FedFomoParams
+from strategies.pfedme import PFedMeParams
 
 ONE_STEP = Training(local_steps=1, batch_size=1)
 TWO_STEPS = Training(local_steps=2, batch_size=1)
@@ -45,7 +49,7 @@ def kept(folder: Path, client: int = 0) -> dict[str, np.ndarray]:
 
 # pFedMe
 
-PFEDME = {"lam": 1.0, "inner_steps": 1, "personal_lr": 0.5}
+PFEDME = PFedMeParams(lam=1.0, inner_steps=1, personal_lr=0.5)
 
 
 def test_pfedmes_pull_and_step_by_hand() -> None:
@@ -70,7 +74,7 @@ def test_pfedme_two_batches_by_hand(tmp_path: Path) -> None:
     w_i = w_i + (theta - w_i)/2 = (0.4375, 1.3125). Were the anchor theta itself there would be no
     pull and theta would be (0.75, 2.25).
     """
-    (update,), _, metrics = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0, 0], **PFEDME)
+    (update,), _, metrics = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0, 0], params=PFEDME)
     assert np.array_equal(update, [0.4375, 1.3125])
     assert np.array_equal(kept(tmp_path)["theta"], [0.625, 1.875])
     assert metrics["steps"] == 2
@@ -80,22 +84,22 @@ def test_pfedmes_inner_steps_by_hand(tmp_path: Path) -> None:
     """Two inner steps on one batch: theta = (0.5, 1.5), then g = (-0.5, -1.5) and pull
     (0.5, 1.5) cancel: theta stays; w_i = (0.25, 0.75), once per batch.
     """
-    settings = PFEDME | {"inner_steps": 2}
-    (update,), _, _ = fit(PFedMeClient, place(tmp_path, ONE_STEP), [0, 0], **settings)
+    params = dataclasses.replace(PFEDME, inner_steps=2)
+    (update,), _, _ = fit(PFedMeClient, place(tmp_path, ONE_STEP), [0, 0], params=params)
     assert np.array_equal(update, [0.25, 0.75])
     assert np.array_equal(kept(tmp_path)["theta"], [0.5, 1.5])
 
 
 def test_pfedme_without_inner_steps_is_plain_training(tmp_path: Path) -> None:
-    settings = PFEDME | {"inner_steps": 0}
-    (update,), _, _ = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0.1, 0.2], **settings)
+    params = dataclasses.replace(PFEDME, inner_steps=0)
+    (update,), _, _ = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0.1, 0.2], params=params)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0.1, 0.2])
     assert update.tobytes() == plain.tobytes()
 
 
 # FedAMP
 
-FEDAMP = {"lam": 2.0, "alpha": 4.0}
+FEDAMP = FedAmpParams(lam=2.0, alpha=4.0)
 
 
 def test_fedamp_two_rounds_by_hand(tmp_path: Path) -> None:
@@ -104,16 +108,17 @@ def test_fedamp_two_rounds_by_hand(tmp_path: Path) -> None:
     Round 2, cloud (0.5, 0.5), lam/alpha 1/2: g = (-0.5, -1.5) and pull (0, 0.5) make
     (-0.5, -1): the model is (0.75, 2). Without the pull's gradient it would be (0.75, 2.25).
     """
-    (first,), _, _ = fit(FedAmpClient, place(tmp_path, ONE_STEP), [], **FEDAMP)
+    (first,), _, _ = fit(FedAmpClient, place(tmp_path, ONE_STEP), [], params=FEDAMP)
     assert np.array_equal(first, [0.5, 1.5])
-    (second,), _, _ = fit(FedAmpClient, place(tmp_path, ONE_STEP, 2), [0.5, 0.5], **FEDAMP)
+    (second,), _, _ = fit(FedAmpClient, place(tmp_path, ONE_STEP, 2), [0.5, 0.5], params=FEDAMP)
     assert np.array_equal(second, [0.75, 2.0])
     assert np.array_equal(kept(tmp_path)["model"], [0.75, 2.0])
 
 
 def test_fedamp_without_its_pull_is_local(tmp_path: Path) -> None:
+    off = FedAmpParams(lam=0.0, alpha=1.0)
     for number in (1, 2):
-        fit(FedAmpClient, place(tmp_path / "a", TWO_STEPS, number), [5, 5], lam=0.0, alpha=1.0)
+        fit(FedAmpClient, place(tmp_path / "a", TWO_STEPS, number), [5, 5], params=off)
         fit(LocalClient, place(tmp_path / "b", TWO_STEPS, number))
     assert kept(tmp_path / "a")["model"].tobytes() == kept(tmp_path / "b")["model"].tobytes()
 
@@ -121,12 +126,12 @@ def test_fedamp_without_its_pull_is_local(tmp_path: Path) -> None:
 # FedFomo
 
 
-def fomo(
-    context: ClientContext, peers: Any = NONE, ids: tuple[int, ...] = (), **changes: Any
-) -> tuple:
+FEDFOMO = FedFomoParams(validation=0.2)
+
+
+def fomo(context: ClientContext, peers: Any = NONE, ids: tuple[int, ...] = ()) -> tuple:
     statistics = np.zeros((len(peers), 0))
-    settings = {"validation": 0.2, "peer_ids": list(ids)} | changes
-    return fit(FedFomoClient, context, peers, statistics, **settings)
+    return fit(FedFomoClient, context, peers, statistics, params=FEDFOMO, peer_ids=list(ids))
 
 
 def test_gains_and_shares_by_hand() -> None:
@@ -243,7 +248,7 @@ def test_fedfomo_judges_on_training_rows_it_never_trains_on(tmp_path: Path) -> N
 
 # APPLE
 
-APPLE = {"p_lr": 0.1, "penalty": 0.0, "start": "shares"}
+APPLE = AppleParams(p_lr=0.1, start="shares")
 
 
 def test_mixture_and_relation_gradient_by_hand() -> None:
@@ -273,8 +278,8 @@ def test_apple_one_step_by_hand(tmp_path: Path) -> None:
     Own core: (0, 2) - 0.5 * 0.5 * (0, -2) = (0, 2.5). Relations: (0.5, 0.5) - 0.1 (-4, 0) =
     (0.9, 0.5). The personal model is then 0.9 (0, 2.5) + 0.5 (2, 0) = (1, 2.25).
     """
-    cores = [[0, 2], [2, 0]]
-    answer, _, metrics = fit(AppleClient, among_two(tmp_path, ONE_STEP), cores, [0.5, 0.5], **APPLE)
+    context, cores = among_two(tmp_path, ONE_STEP), [[0, 2], [2, 0]]
+    answer, _, metrics = fit(AppleClient, context, cores, [0.5, 0.5], params=APPLE, penalty=0.0)
     np.testing.assert_allclose(answer[0], [0, 2.5])
     own = kept(tmp_path)
     np.testing.assert_allclose(own["p"], [0.9, 0.5], rtol=1e-6)
@@ -286,7 +291,7 @@ def test_apple_goes_on_from_its_relations(tmp_path: Path) -> None:
     """After the step above, (1, 2.25): g = (0, -0.75); p (0.9, 0.5) - 0.1 (-1.875, 0)."""
     for number in (1, 2):
         context = among_two(tmp_path, ONE_STEP, number)
-        fit(AppleClient, context, [[0, 2], [2, 0]], [0.5, 0.5], **APPLE)
+        fit(AppleClient, context, [[0, 2], [2, 0]], [0.5, 0.5], params=APPLE, penalty=0.0)
     np.testing.assert_allclose(kept(tmp_path)["p"], [1.0875, 0.5], rtol=1e-6)
 
 
@@ -294,21 +299,18 @@ def test_apples_penalty_pulls_relations_back(tmp_path: Path) -> None:
     """From p = (1, 0) with a penalty of 1 towards (1/2, 1/2): core (0, 2), g = (-1, -1), products
     -2 and -2; p - 0.1 (-2 + 0.5, -2 - 0.5) = (1.15, 0.25).
     """
-    settings = APPLE | {"start": "own", "penalty": 1.0}
-    fit(AppleClient, among_two(tmp_path, ONE_STEP), [[0, 2], [2, 0]], [0.5, 0.5], **settings)
+    context, params = among_two(tmp_path, ONE_STEP), dataclasses.replace(APPLE, start="own")
+    fit(AppleClient, context, [[0, 2], [2, 0]], [0.5, 0.5], params=params, penalty=1.0)
     np.testing.assert_allclose(kept(tmp_path)["p"], [1.15, 0.25], rtol=1e-6)
 
 
 # All of them
 
 CLIENTS: dict[type[Client], tuple[list[Any], dict[str, Any]]] = {
-    PFedMeClient: ([[0, 0]], PFEDME),
-    FedAmpClient: ([[0.5, 0.5]], FEDAMP),
-    FedFomoClient: (
-        [[[1, 3]], np.zeros((1, 0))],
-        {"validation": 0.2, "peer_ids": [1]},
-    ),
-    AppleClient: ([[[0, 2], [2, 0]], [0.5, 0.5]], APPLE),
+    PFedMeClient: ([[0, 0]], {"params": PFEDME}),
+    FedAmpClient: ([[0.5, 0.5]], {"params": FEDAMP}),
+    FedFomoClient: ([[[1, 3]], np.zeros((1, 0))], {"params": FEDFOMO, "peer_ids": [1]}),
+    AppleClient: ([[[0, 2], [2, 0]], [0.5, 0.5]], {"params": APPLE, "penalty": 0.0}),
 }
 
 
@@ -336,7 +338,7 @@ def test_freeloaders_answer_in_the_right_shape(tmp_path: Path, cls: type[Client]
     vectors, settings = CLIENTS[cls]
     context = among_two(tmp_path, TWO_STEPS)
     answer, _, _ = fit(freeloading(cls), context, *vectors, **settings)
-    client = cls(context)
+    client = cls(context, settings["params"])
     assert [len(vector) for vector in answer] == [client.length(name) for name in cls.sends]
     assert not any(vector.any() for vector in answer)
 
@@ -348,9 +350,8 @@ def test_a_model_out_of_the_finite_numbers_is_not_kept(tmp_path: Path, cls: type
     fit(cls, among_two(tmp_path, ONE_STEP), *vectors, **settings)
     before = kept(tmp_path)
     context = among_two(tmp_path, Training(local_steps=9, batch_size=1), 2)
-    wild = settings | ({"personal_lr": 1e30} if cls is PFedMeClient else {})
-    parameters = [np.array(vector, np.float32) for vector in vectors]
-    config = {name.replace("_", "-"): value for name, value in wild.items()}
-    type("BowlClient", (Bowl, cls), {})(context).fit(parameters, {"lr": 1e30, **config})
+    if cls is PFedMeClient:
+        settings = {"params": dataclasses.replace(PFEDME, personal_lr=1e30)}
+    fit(cls, context, *vectors, lr=1e30, **settings)
     after = kept(tmp_path)
     assert all(np.array_equal(after[name], vector) for name, vector in before.items())

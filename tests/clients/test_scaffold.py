@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from clients.base import Training
 from clients.fedavg import FedAvgClient
 from clients.freeloader import freeloading
 from clients.scaffold import ScaffoldClient, next_control
+from strategies.scaffold import ScaffoldParams
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
-USUAL = {"coefficient": 1.0, "control": "update", "counted": 0}
+PRINTED = ScaffoldParams(control="update")
+EXACT = ScaffoldParams(control="gradient")
 
 
 def test_the_next_control_by_hand() -> None:
@@ -26,7 +29,7 @@ def test_the_next_control_by_hand() -> None:
 def test_the_first_control_is_zero_not_the_weights(tmp_path: Path) -> None:
     """From (4, 4) with c = 0 the steps are plain: three quarters of the way to (1, 3)."""
     context = place(tmp_path, TWO_STEPS)
-    (update,), _, _ = fit(ScaffoldClient, context, [4, 4], [0, 0], **USUAL)
+    (update,), _, _ = fit(ScaffoldClient, context, [4, 4], [0, 0], params=PRINTED, counted=0)
     assert np.array_equal(update, [-2.25, -0.75])
     state = context.state.load(after_round=True)
     assert np.array_equal(state["before"], [0, 0])
@@ -41,15 +44,14 @@ def test_what_is_left_in_the_control_by_hand(tmp_path: Path, coefficient: float)
     and lacks (1 - a) c otherwise.
     """
     a = coefficient
-    settings = USUAL | {"coefficient": a}
+    printed, exact = (replace(form, coefficient=a) for form in (PRINTED, EXACT))
     update = np.array([0.75 * (1 - a), 2.25])
     context = place(tmp_path / "printed", TWO_STEPS)
-    (sent,), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], **settings)
+    (sent,), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], params=printed, counted=0)
     assert np.array_equal(sent, update)
     assert np.array_equal(context.state.load(after_round=True)["control"], -update - [1, 0])
     context = place(tmp_path / "exact", TWO_STEPS)
-    exact = settings | {"control": "gradient"}
-    (sent, change), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], **exact)
+    (sent, change), _, _ = fit(ScaffoldClient, context, [0, 0], [1, 0], params=exact, counted=0)
     assert np.array_equal(sent, update)
     assert np.array_equal(change, -update - [a, 0])
 
@@ -57,19 +59,16 @@ def test_what_is_left_in_the_control_by_hand(tmp_path: Path, coefficient: float)
 def test_the_mean_gradient_does_not_depend_on_the_optimiser(tmp_path: Path) -> None:
     """Gradients (-1, -3) and, after one step of 1/2, (-1/2, -3/2): mean (-3/4, -9/4)."""
     training = Training(local_steps=2, batch_size=1, momentum=0.9)
-    settings = USUAL | {"control": "gradient"}
-    (update, change), _, _ = fit(
-        ScaffoldClient, place(tmp_path, training), [0, 0], [0, 0], **settings
-    )
+    context = place(tmp_path, training)
+    (update, change), _, _ = fit(ScaffoldClient, context, [0, 0], [0, 0], params=EXACT, counted=0)
     assert np.allclose(change, [-0.75, -2.25]) and not np.allclose(update, -change)
 
 
 def test_a_round_that_did_not_count_is_forgotten(tmp_path: Path) -> None:
     """The server counted round 1 and never saw round 2: round 3 starts from round 1's c_i."""
     for number, counted in ((1, 0), (2, 1), (3, 1), (4, 1), (5, 4)):
-        settings = USUAL | {"counted": counted}
         context = place(tmp_path, TWO_STEPS, number)
-        fit(ScaffoldClient, context, [number, 0], [0, 0], **settings)
+        fit(ScaffoldClient, context, [number, 0], [0, 0], params=PRINTED, counted=counted)
     read = {n: place(tmp_path, TWO_STEPS, n).state.load(after_round=True) for n in range(1, 6)}
     first = read[1]["control"]
     for number in (2, 3, 4):
@@ -78,15 +77,15 @@ def test_a_round_that_did_not_count_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_without_a_coefficient_it_is_plain_training(tmp_path: Path) -> None:
-    settings = USUAL | {"coefficient": 0.0}
-    (update,), _, _ = fit(ScaffoldClient, place(tmp_path, TWO_STEPS), [0, 0], [4, 5], **settings)
+    context, off = place(tmp_path, TWO_STEPS), replace(PRINTED, coefficient=0.0)
+    (update,), _, _ = fit(ScaffoldClient, context, [0, 0], [4, 5], params=off, counted=0)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0, 0])
     assert update.tobytes() == plain.tobytes()
 
 
 @pytest.mark.parametrize(("control", "count"), [("update", 1), ("gradient", 2)])
 def test_a_freeloader_sends_as_many_vectors(tmp_path: Path, control: str, count: int) -> None:
-    settings = USUAL | {"control": control}
-    context = place(tmp_path, TWO_STEPS)
-    vectors, _, _ = fit(freeloading(ScaffoldClient), context, [0, 0], [0, 0], **settings)
+    context, params = place(tmp_path, TWO_STEPS), ScaffoldParams(control=control)
+    cls = freeloading(ScaffoldClient)
+    vectors, _, _ = fit(cls, context, [0, 0], [0, 0], params=params, counted=0)
     assert [vector.tolist() for vector in vectors] == [[0, 0]] * count

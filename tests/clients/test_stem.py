@@ -17,10 +17,11 @@ from clients.base import Client, ClientContext, Training
 from clients.fedavg import FedAvgClient
 from clients.freeloader import freeloading
 from clients.stem import StemClient
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
+from strategies.stem import StemParams
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
-HALF = {"a": 0.5, "last_step": 0.5}
+HALF = StemParams(a=0.5)
 
 
 def test_two_steps_by_hand(tmp_path: Path) -> None:
@@ -30,7 +31,9 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
     v_1 = (-1/2, -9/4) + ((-1, -3/2) - (-1, -3))/2 = (-1/2, -3/2), to (3/4, 3/2).
     """
     context = place(tmp_path, TWO_STEPS)
-    (update, direction), _, metrics = fit(StemClient, context, [0, 0], [-2, 0], **HALF)
+    (update, direction), _, metrics = fit(
+        StemClient, context, [0, 0], [-2, 0], params=HALF, last_step=0.5
+    )
     assert np.array_equal(update, [0.75, 1.5])
     assert np.array_equal(direction, [-0.5, -1.5])
     assert metrics["steps"] == 2
@@ -39,15 +42,17 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
 def test_without_a_direction_the_first_step_is_plain(tmp_path: Path) -> None:
     """Not ``a g``, which a direction of zero at the same point would give."""
     one = Training(local_steps=1, batch_size=1)
-    settings = {"a": 0.2, "last_step": 0.0}
-    (update, direction), _, _ = fit(StemClient, place(tmp_path, one), [0, 0], [0, 0], **settings)
+    context, params = place(tmp_path, one), StemParams(a=0.2)
+    (update, direction), _, _ = fit(
+        StemClient, context, [0, 0], [0, 0], params=params, last_step=0.0
+    )
     assert np.array_equal(update, [0.5, 1.5])
     assert np.array_equal(direction, [-1, -3])
 
 
 def test_forgetting_all_is_plain_training(tmp_path: Path) -> None:
-    settings = {"a": 1.0, "last_step": 0.5}
-    (update, _), _, _ = fit(StemClient, place(tmp_path, TWO_STEPS), [0, 0], [7, 7], **settings)
+    context, params = place(tmp_path, TWO_STEPS), StemParams(a=1.0)
+    (update, _), _, _ = fit(StemClient, context, [0, 0], [7, 7], params=params, last_step=0.5)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0, 0])
     assert update.tobytes() == plain.tobytes()
 
@@ -59,9 +64,8 @@ def test_weight_decay_stays_out_of_the_direction(tmp_path: Path) -> None:
     v_1 = g(1/2, 3/2) + (v_0 - g(2, 2))/2 = (-1/2, -3/2).
     """
     training = Training(local_steps=2, batch_size=1, weight_decay=1.0)
-    settings = {"a": 0.5, "last_step": 0.0}
     context = place(tmp_path, training)
-    (_, direction), _, _ = fit(StemClient, context, [2, 2], [0, 0], **settings)
+    (_, direction), _, _ = fit(StemClient, context, [2, 2], [0, 0], params=HALF, last_step=0.0)
     assert np.array_equal(direction, [-0.5, -1.5])
 
 
@@ -94,7 +98,7 @@ def test_the_second_gradient_has_the_same_batch_and_chance_at_the_point_before(
     cls, seen = recording(StemClient)
     received = [np.array(vector, np.float32) for vector in ([0, 0], [-2, 0])]
     torch.manual_seed(0)
-    cls(many_rows(tmp_path, 4)).fit(received, {"lr": 0.5, "a": 0.5, "last-step": 0.5})
+    cls(many_rows(tmp_path, 4), HALF).fit(received, {"lr": 0.5, "last-step": 0.5})
     plain_cls, plain = recording(FedAvgClient)
     torch.manual_seed(0)
     plain_cls(many_rows(tmp_path, 4)).fit(received[:1], {"lr": 0.5})
@@ -118,8 +122,8 @@ def test_statistics_of_batch_norm_move_once_per_step(tmp_path: Path, fresh: bool
     expected_loss = Client(context).gradients(x, y)
     expected = model.buffer_vector()
     model.load(weights, buffers)
-    client = StemClient(context)
-    client.keep, client.fresh = 0.8, fresh
+    client = StemClient(context, StemParams(a=0.2))
+    client.fresh = fresh
     client.direction = torch.ones_like(model.weights)
     client.previous = torch.full_like(model.weights, 0.5)
     assert client.gradients(x, y) == expected_loss
@@ -130,5 +134,6 @@ def test_statistics_of_batch_norm_move_once_per_step(tmp_path: Path, fresh: bool
 
 def test_a_freeloader_sends_two_vectors(tmp_path: Path) -> None:
     context = place(tmp_path, TWO_STEPS)
-    vectors, _, _ = fit(freeloading(StemClient), context, [0, 0], [1, 1], **HALF)
+    cls = freeloading(StemClient)
+    vectors, _, _ = fit(cls, context, [0, 0], [1, 1], params=HALF, last_step=0.5)
     assert [vector.tolist() for vector in vectors] == [[0, 0], [0, 0]]

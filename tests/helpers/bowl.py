@@ -12,7 +12,7 @@ from torch import nn
 
 from clients.base import Client, ClientContext, Training
 from clients.state import ClientState
-from fedsuite.core.vector import FlatModel
+from fedsuite.core.flat_model import FlatModel
 
 
 class Point(nn.Module):
@@ -55,8 +55,16 @@ def place(
     return ClientContext(0, server_round, 0, task, model, initial, initial[:0], state, training)
 
 
-def fit(cls: type[Client], context: ClientContext, *vectors: list[float], **config: Any) -> tuple:
-    """Train a client of some algorithm on the bowl, lr 0.5."""
+def fit(
+    cls: type[Client],
+    context: ClientContext,
+    *vectors: list[float],
+    params: Any = None,
+    lr: float = 0.5,
+    **scalars: Any,
+) -> tuple:
+    """Train a client of some algorithm on the bowl, with its settings and its own scalars."""
     parameters = [np.array(vector, np.float32) for vector in vectors]
-    names = {name.replace("_", "-"): value for name, value in config.items()}
-    return type("BowlClient", (Bowl, cls), {})(context).fit(parameters, {"lr": 0.5, **names})
+    names = {name.replace("_", "-"): value for name, value in scalars.items()}
+    client = type("BowlClient", (Bowl, cls), {})(context, params)
+    return client.fit(parameters, {"lr": lr, **names})

@@ -25,10 +25,10 @@ ADULT_NUMBERS = {
 }
 
 
-def encode(pixels: np.ndarray, format: str = "png") -> dict[str, Any]:
+def encode(pixels: np.ndarray, kind: str = "png") -> dict[str, Any]:
     """Encode an (H, W) or (H, W, 3) uint8 array as the hub does."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, format=format, lossless=True)
+    Image.fromarray(pixels).save(file, format=kind, lossless=True)
     return {"bytes": file.getvalue(), "path": None}
 
 

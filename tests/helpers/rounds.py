@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ BOTTOMS = ((1.0, 3.0), (-1.0, 1.0))
 def strategy_of(
     cls: type[BaseStrategy],
     clients: int = 2,
-    federation: dict[str, Any] | None = None,
+    info: dict[str, Any] | None = None,
     **params: Any,
 ) -> BaseStrategy:
     """A strategy for a model of two zeros."""
-    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (federation or {})
+    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (info or {})
     sizes = dict.fromkeys(range(clients), 1)
-    told = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
-    strategy = cls(told, cls.Params(**params))
+    run_info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
+    strategy = cls(run_info, cls.Params(**params))
     strategy.model = np.zeros(2, np.float32)
     return strategy
 
@@ -70,12 +71,13 @@ def meet(
     sent: dict[str, list[np.ndarray]] = {}
     for client, bottom in enumerate(BOTTOMS):
         context = place(folder / str(client), training, number, bottom)
-        order = strategy.instruction(client)
-        config = {"lr": 0.5} | strategy._own_scalars() | order.config
-        arrays = shared | order.arrays
-        bowl = type("BowlClient", (Bowl, cls), {})(context)
-        vectors, _, _ = bowl.fit([arrays[name] for name in cls.receives], config)
-        for name, vector in zip(bowl.outgoing(config), vectors, strict=True):
+        instruction = strategy.instruction(client)
+        params = dataclasses.replace(strategy.params, **instruction.params)
+        arrays = shared | instruction.arrays
+        bowl = type("BowlClient", (Bowl, cls), {})(context, params)
+        received = [arrays[name] for name in cls.receives]
+        vectors, _, _ = bowl.fit(received, {"lr": 0.5} | instruction.config)
+        for name, vector in zip(bowl.outgoing(), vectors, strict=True):
             sent.setdefault(name, []).append(vector)
     others = {name: rows for name, rows in sent.items() if name != "update"}
     play(strategy, sent["update"], number=number, steps=training.local_steps, **others)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -14,6 +14,7 @@ from fedsuite.nodes.simulated import SimulatedNodes
 from strategies.base import BaseStrategy, RunInfo
 
 Vec = list[float]
+Strategy = TypeVar("Strategy", bound=BaseStrategy)
 
 
 class ScriptedGrid(InlineGrid):
@@ -49,12 +50,18 @@ def reply_with(results: dict[int, Result]) -> Callable[[Message], Message]:
     return answer
 
 
+def hosted(strategy: Strategy) -> Strategy:
+    """Give a strategy simulated nodes, as the training loop does."""
+    strategy.hosts = SimulatedNodes()
+    return strategy
+
+
 def one_round(
     strategy: BaseStrategy, answer: Callable[[Message], Message], model: Vec, number: int = 1
 ) -> np.ndarray:
     grid = ScriptedGrid(answer)
     if not hasattr(strategy, "hosts"):
-        strategy.hosts = SimulatedNodes()
+        hosted(strategy)
     arrays = write_arrays({"model": np.array(model, np.float32)})
     messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
     strategy.aggregate_train(number, grid.send_and_receive(messages))

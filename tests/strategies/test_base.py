@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message
-from scripted import UPDATES, ScriptedGrid, one_round, reply_with, result, run_info
+from scripted import UPDATES, ScriptedGrid, hosted, one_round, reply_with, result, run_info
 
-from fedsuite.core.messages import Result, read_instructions, write_arrays, write_results
+from fedsuite.core.messages import (
+    Instruction,
+    Result,
+    read_instructions,
+    write_arrays,
+    write_results,
+)
+from fedsuite.core.settings import UserError
 from strategies.avg import Avg
 from strategies.fedavg import FedAvg, FedAvgParams
-from strategies.fedprox import FedProx
+from strategies.fedprox_tailored import FedProxTailored
 from strategies.taco import Taco
 
 
@@ -34,16 +41,41 @@ def test_the_servers_step_scales_the_move() -> None:
     assert np.array_equal(model, [1.0625, 1.375])
 
 
-def test_an_algorithms_settings_travel_to_its_clients() -> None:
+def test_settings_that_differ_by_client_travel_to_it() -> None:
+    """TACO's alpha is 0.1 for all before the first round: zeta = 0.1 (1 - 0.1)."""
     seen = {}
 
     def answer(message: Message) -> Message:
-        orders = read_instructions(message.content)
-        seen.update({c: order.config["zeta"] for c, order in orders.items()})
+        instructions = read_instructions(message.content)
+        seen.update({client: one.params for client, one in instructions.items()})
         return reply_with(UPDATES)(message)
 
-    one_round(FedProx(run_info()), answer, [0, 0])
-    assert seen == {0: 0.1, 1: 0.1, 2: 0.1}
+    one_round(FedProxTailored(run_info()), answer, [0, 0])
+    assert seen == {client: {"zeta": pytest.approx(0.09)} for client in range(3)}
+
+
+class OwnRates(FedAvg):
+    """Gives clients a learning rate that the server does not know of."""
+
+    def instruction(self, client: int) -> Instruction:
+        return Instruction(config={"lr": 0.5})
+
+
+def test_a_learning_rate_for_one_client_is_refused() -> None:
+    with pytest.raises(UserError, match="invalid instruction for client 0: 'lr' is the same"):
+        one_round(OwnRates(run_info()), reply_with(UPDATES), [0, 0])
+
+
+def test_the_round_knows_the_learning_rate_that_was_sent() -> None:
+    strategy = hosted(FedAvg(run_info(learning_rate=lambda number: 0.25 / number)))
+    grid, sent = ScriptedGrid(reply_with(UPDATES)), []
+    arrays = write_arrays({"model": np.zeros(2, np.float32)})
+    for number, config in ((2, {}), (3, {"lr": 0.5})):
+        messages = list(strategy.configure_train(number, arrays, ConfigRecord(config), grid))
+        sent += [message.content.config_records["config"]["lr"] for message in messages]
+        strategy.aggregate_train(number, grid.send_and_receive(messages))
+        assert strategy.round_record.scalars["lr"] == sent[-1]
+    assert set(sent[:2]) == {0.125} and set(sent[2:]) == {0.5}
 
 
 BAD = {
@@ -51,9 +83,9 @@ BAD = {
     "infinite": result(1, [float("inf"), 0]),
     "expected float32[2]": result(1, [1, 2, 3]),
     "num-examples": result(1, [1, 2], 0),
-    "num-examples = 1.5": result(1, [1, 2], 1.5),
-    "num-examples = -3": result(1, [1, 2], -3),
-    "not possible": result(1, [1, 2], 10**12),
+    "invalid value 1.5 for num-examples": result(1, [1, 2], 1.5),
+    "invalid value -3 for num-examples": result(1, [1, 2], -3),
+    "invalid value": result(1, [1, 2], 10**12),
     "'loss' is nan": result(1, [1, 2], 1, loss=float("nan")),
     "is missing": Result(1, {}, {"num-examples": 1}),
     "was not asked for": Result(
@@ -119,7 +151,7 @@ def test_no_valid_reply_keeps_the_model_and_says_so() -> None:
     broken = {c: Result(c, error="no") for c in range(3)}
     strategy = FedAvg(run_info())
     assert np.array_equal(one_round(strategy, reply_with(broken), [7, 8]), [7, 8])
-    assert "stays as it is" in strategy.round_record.scalars["note"]
+    assert "does not change" in strategy.round_record.scalars["note"]
 
 
 def test_too_few_valid_replies_keep_the_model() -> None:
@@ -137,7 +169,7 @@ def test_an_overflowing_aggregate_keeps_the_model() -> None:
 
 def test_a_reply_that_never_comes_counts_as_failed() -> None:
     grid = ScriptedGrid(reply_with(UPDATES))
-    strategy = FedAvg(run_info())
+    strategy = hosted(FedAvg(run_info()))
     arrays = write_arrays({"model": np.zeros(2, np.float32)})
     messages = list(strategy.configure_train(1, arrays, ConfigRecord(), grid))
     strategy.aggregate_train(1, list(grid.send_and_receive(messages))[:1])
@@ -149,7 +181,7 @@ def test_sampling_is_fixed_by_seed_and_round() -> None:
     def drawn(seed: int, number: int) -> list[int]:
         sizes = dict.fromkeys(range(100), 1)
         wide = run_info(num_clients=100, client_sizes=sizes, seed=seed, fraction_train=0.1)
-        return FedAvg(wide).sample(number)
+        return hosted(FedAvg(wide)).sample(number)
 
     assert drawn(1, 1) == drawn(1, 1)
     assert len(set(drawn(1, 1))) == 10
@@ -157,9 +189,8 @@ def test_sampling_is_fixed_by_seed_and_round() -> None:
 
 
 def test_an_expelled_client_is_never_sampled_again_also_after_restart() -> None:
-    strategy = FedAvg(run_info())
+    strategy, again = hosted(FedAvg(run_info())), hosted(FedAvg(run_info()))
     strategy.expelled = {1}
-    again = FedAvg(run_info())
     again.load_state(strategy.state())
     assert again.sample(1) == strategy.sample(1) == [0, 2]
 
@@ -174,7 +205,7 @@ def test_buffers_are_averaged_by_samples() -> None:
         )
         for c, r in UPDATES.items()
     }
-    strategy = FedAvg(run_info())
+    strategy = hosted(FedAvg(run_info()))
     grid = ScriptedGrid(reply_with(answers))
     vectors = {"model": np.zeros(2, np.float32), "buffers": np.zeros(1, np.float32)}
     messages = strategy.configure_train(1, write_arrays(vectors), ConfigRecord(), grid)
@@ -192,7 +223,7 @@ def test_bytes_are_counted_per_client() -> None:
 
 
 def test_a_reply_without_buffers_is_left_out() -> None:
-    strategy = FedAvg(run_info())
+    strategy = hosted(FedAvg(run_info()))
     grid = ScriptedGrid(reply_with(UPDATES))
     vectors = {"model": np.zeros(2, np.float32), "buffers": np.zeros(1, np.float32)}
     messages = strategy.configure_train(1, write_arrays(vectors), ConfigRecord(), grid)

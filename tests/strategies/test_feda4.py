@@ -76,16 +76,16 @@ PROBE = {1.0: (np.array([0.5, 0.5]), 0.5), 5.0: (np.array([1.0, 0.0]), 0.5)}
 
 def play(**params: object) -> tuple[np.ndarray, Round]:
     """Two clients from w = 0, E = 1: v = (1, 0), and v = (5, 0) whose predictions collapsed."""
-    federation = RunInfo(
+    info = RunInfo(
         num_clients=2,
         client_sizes={0: 1, 1: 3},
         seed=0,
         probe=lambda model, buffers: PROBE[float(model[0])],
     )
-    strategy = FedA4(federation, FedA4Params(**params))  # type: ignore[arg-type]
+    strategy = FedA4(info, FedA4Params(**params))  # type: ignore[arg-type]
     strategy.model = np.zeros(2, np.float32)
     updates = np.array([[1, 0], [5, 0]], np.float32)
-    round = Round(
+    this_round = Round(
         number=1,
         model=strategy.model,
         clients=[0, 1],
@@ -95,14 +95,14 @@ def play(**params: object) -> tuple[np.ndarray, Round]:
         num_steps=np.ones(2),
         lr=0.1,
     )
-    return strategy.aggregate(round), round
+    return strategy.aggregate(this_round), this_round
 
 
 def test_phase_one_by_hand() -> None:
     """Phi (0, 1): the collapsed client gets nothing, w = 1."""
-    model, round = play(adaptation=False)
+    model, this_round = play(adaptation=False)
     assert np.allclose(model, [1, 0])
-    assert round.per_client["phi"].tolist() == [0.0, 1.0]
+    assert this_round.per_client["phi"].tolist() == [0.0, 1.0]
 
 
 def test_both_phases_by_hand() -> None:
@@ -127,5 +127,5 @@ def test_neither_is_fedavg() -> None:
 
 
 def test_a_low_similarity_marks_a_client_too() -> None:
-    _, round = play(tau_sim=1.0)
-    assert round.per_client["biased"].tolist() == [True, True]
+    _, this_round = play(tau_sim=1.0)
+    assert this_round.per_client["biased"].tolist() == [True, True]

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from clients.fedacg import FedAcgClient
 from fedsuite.core.messages import read_instructions
 from fedsuite.engines.inline import InlineGrid
-from strategies.fedacg import FedAcg, ahead
+from strategies.fedacg import FedAcg, FedAcgParams, ahead
 
 
 def test_ahead_by_hand() -> None:
@@ -31,7 +31,9 @@ def test_the_client_is_held_near_the_received_point(tmp_path: Path) -> None:
     """Bottom (1, 3), from (1, 0), beta 1/2, lr 1/2: g = (0, -3), to (1, 3/2);
     g = (0, -3/2) + (0, 3/2)/2 = (0, -3/4), to (1, 15/8).
     """
-    (update,), _, _ = fit(FedAcgClient, place(tmp_path, TWO_STEPS), [1, 0], beta=0.5)
+    (update,), _, _ = fit(
+        FedAcgClient, place(tmp_path, TWO_STEPS), [1, 0], params=FedAcgParams(beta=0.5)
+    )
     assert np.array_equal(update, [0, 1.875])
 
 
@@ -65,7 +67,7 @@ def test_momentum_adds_up_and_survives() -> None:
 
 
 def test_the_servers_rate_is_part_of_the_momentum() -> None:
-    strategy = strategy_of(FedAcg, lam=0.5, federation={"server_lr": 0.5})
+    strategy = strategy_of(FedAcg, lam=0.5, info={"server_lr": 0.5})
     play(strategy, [[4, 0], [0, 0]])
     assert np.array_equal(strategy.model, [1, 0])
     assert np.array_equal(strategy.training_start(), [1.5, 0])
@@ -83,10 +85,10 @@ class ListeningGrid(InlineGrid):
     ) -> Iterable[Message]:
         messages = list(messages)
         for message in messages:
-            order = next(iter(read_instructions(message.content).values()), None)
+            instruction = next(iter(read_instructions(message.content).values()), None)
             kept = self.models.setdefault(message.metadata.message_type, [])
-            if order is not None and "model" in order.arrays:
-                kept.append(order.arrays["model"])
+            if instruction is not None and "model" in instruction.arrays:
+                kept.append(instruction.arrays["model"])
         return super().send_and_receive(messages, timeout=timeout)
 
 

@@ -40,8 +40,8 @@ def received(updates: list[list[float]], clients: list[int], number: int = 1) ->
 
 def server(count: int = 4, **params: float) -> FedAmp:
     sizes = dict.fromkeys(range(count), 1)
-    federation = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
-    strategy = FedAmp(federation, FedAmpParams(**params))
+    info = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
+    strategy = FedAmp(info, FedAmpParams(**params))
     strategy.model, strategy.training_round = np.array([10, 10], np.float32), 2
     return strategy
 
@@ -117,13 +117,13 @@ def test_a_round_by_hand() -> None:
     Cloud models: 10 + 4/e and 10 + 4 (1 - 1/e). Nobody else has a model, so none has a cloud.
     """
     strategy = server()
-    round = received([[0, 0], [4, 0]], [0, 2])
-    assert np.array_equal(strategy.aggregate(round), [10, 10])
+    this_round = received([[0, 0], [4, 0]], [0, 2])
+    assert np.array_equal(strategy.aggregate(this_round), [10, 10])
     clouds = [strategy.instruction(client).arrays["cloud"] for client in range(4)]
     np.testing.assert_allclose(clouds[0], [10 + 4 / math.e, 10], rtol=1e-6)
     np.testing.assert_allclose(clouds[2], [14 - 4 / math.e, 10], rtol=1e-6)
     assert clouds[1].size == clouds[3].size == 0
-    np.testing.assert_allclose(round.per_client["self_attention"], 1 - 1 / math.e)
+    np.testing.assert_allclose(this_round.per_client["self_attention"], 1 - 1 / math.e)
 
 
 def test_who_stays_away_is_remembered_and_state_survives() -> None:

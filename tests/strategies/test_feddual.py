@@ -107,9 +107,9 @@ def test_a_round_by_hand(on: bool, expected: list[float]) -> None:
     Body (8, 0) and (0, 8): mean (2, 6). Weight the same values, so (0, 8) by the means' order.
     Bias (0, 16) and (16, 0): mean (12, 4), barycentre (16, 0). Weight and bias never mix.
     """
-    federation = RunInfo(2, {0: 1, 1: 3}, seed=0, server_lr=0.5, shapes=SHAPES)
+    info = RunInfo(2, {0: 1, 1: 3}, seed=0, server_lr=0.5, shapes=SHAPES)
     updates = np.array([[8, 0, 8, 0, 0, 16], [0, 8, 0, 8, 16, 0]], np.float32)
-    round = Round(
+    this_round = Round(
         number=1,
         model=np.zeros(6, np.float32),
         clients=[0, 1],
@@ -119,7 +119,7 @@ def test_a_round_by_hand(on: bool, expected: list[float]) -> None:
         num_steps=np.ones(2),
         lr=0.1,
     )
-    model = FedDual(federation, FedDualParams(barycentre=on)).aggregate(round)
+    model = FedDual(info, FedDualParams(barycentre=on)).aggregate(this_round)
     assert np.array_equal(model, expected)
 
 

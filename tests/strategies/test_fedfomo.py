@@ -17,8 +17,8 @@ def draw(seed: int = 0) -> np.random.Generator:
 
 def server(count: int = 5, seed: int = 0, **params: float) -> FedFomo:
     sizes = dict.fromkeys(range(count), 1)
-    federation = RunInfo(num_clients=count, client_sizes=sizes, seed=seed)
-    strategy = FedFomo(federation, FedFomoParams(**params))
+    info = RunInfo(num_clients=count, client_sizes=sizes, seed=seed)
+    strategy = FedFomo(info, FedFomoParams(**params))
     strategy.model, strategy.buffers = np.full(2, 10, np.float32), np.ones(1, np.float32)
     strategy.training_round = 2
     return strategy
@@ -112,7 +112,7 @@ def test_models_and_affinities_survive() -> None:
         assert np.array_equal(one.arrays["peers"], two.arrays["peers"])
 
 
-def test_orders_differ_by_seed_round_and_client_only_by_lot() -> None:
+def test_instructions_differ_by_seed_round_and_client_only_by_lot() -> None:
     """With epsilon 1 the choice is a lot per seed, round and client, the same when asked again."""
     seen = {}
     for seed in (0, 1):
@@ -130,5 +130,5 @@ def test_nothing_travels_to_a_client_that_scores_itself() -> None:
     strategy = server()
     strategy.known[:] = True
     strategy.training_round = 0
-    order = strategy.instruction(0)
-    assert order.config["peer-ids"] == [] and order.arrays["peers"].shape == (0, 2)
+    one = strategy.instruction(0)
+    assert one.config["peer-ids"] == [] and one.arrays["peers"].shape == (0, 2)

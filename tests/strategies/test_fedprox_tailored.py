@@ -16,14 +16,14 @@ from strategies.fedprox_tailored import FedProxTailored
 def test_coefficients_by_hand() -> None:
     """Updates (3,0), (0,3), (3,3) have alpha 1/2, 1/2, 0.585786; before a round it is 0.1."""
     strategy = strategy_of(FedProxTailored, clients=4)
-    assert strategy.instruction(0).config == {"zeta": pytest.approx(0.09)}
-    round = play(strategy, [[3, 0], [0, 3], [3, 3]], clients=[0, 1, 3])
-    own = [strategy.instruction(c).config["zeta"] for c in range(4)]
+    assert strategy.instruction(0).params == {"zeta": pytest.approx(0.09)}
+    this_round = play(strategy, [[3, 0], [0, 3], [3, 3]], clients=[0, 1, 3])
+    own = [strategy.instruction(c).params["zeta"] for c in range(4)]
     assert own == pytest.approx([0.05, 0.05, 0.09, 0.0414214], abs=1e-6)
-    assert round.per_client["alpha"] == pytest.approx([0.5, 0.5, 0.585786], abs=1e-6)
+    assert this_round.per_client["alpha"] == pytest.approx([0.5, 0.5, 0.585786], abs=1e-6)
     again = strategy_of(FedProxTailored, clients=4)
     again.load_state(strategy.state())
-    assert [again.instruction(c).config["zeta"] for c in range(4)] == own
+    assert [again.instruction(c).params["zeta"] for c in range(4)] == own
 
 
 def test_a_state_taken_out_does_not_change_with_later_rounds() -> None:
@@ -37,7 +37,7 @@ def test_a_state_taken_out_does_not_change_with_later_rounds() -> None:
 def test_coefficients_stay_between_none_and_all(updates: list[list[float]]) -> None:
     strategy = strategy_of(FedProxTailored)
     play(strategy, updates)
-    assert all(0 <= strategy.instruction(c).config["zeta"] <= 0.1 for c in (0, 1))
+    assert all(0 <= strategy.instruction(c).params["zeta"] <= 0.1 for c in (0, 1))
 
 
 def test_a_round_on_two_bowls_by_hand(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ Experiment = Callable[..., Path]
 
 def server(classes: int, width: int, **params: Any) -> FedTgp:
     shapes = {"body.weight": (3,), "fc.weight": (classes, width), "fc.bias": (classes,)}
-    federation = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
-    return FedTgp(federation, FedTgpParams(**params))
+    info = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=shapes)
+    return FedTgp(info, FedTgpParams(**params))
 
 
 def send(prototypes: list[Any], counts: list[Any], number: int = 1) -> Round:
@@ -146,16 +146,16 @@ def test_a_round_by_hand() -> None:
     strategy = server(2, 1, prototype_epochs=1, prototype_lr=0.1)
     network = np.array([3, 1, 1, 0, 1, 0], np.float32)
     strategy.load_state({"expelled": [], "network": network, "known": np.ones(2, np.float32)})
-    round = send([[2, 0], [2, 0], [0, 0]], [[5, 0], [1, 0], [0, 0]])
-    assert strategy.aggregate(round) is round.model
+    this_round = send([[2, 0], [2, 0], [0, 0]], [[5, 0], [1, 0], [0, 0]])
+    assert strategy.aggregate(this_round) is this_round.model
     sent = strategy.broadcast()
     np.testing.assert_allclose(sent["prototypes"], [[1.708], [0.428]], rtol=1e-6)
-    assert round.scalars == {
+    assert this_round.scalars == {
         "margin": 0.0,
         "prototype_loss": pytest.approx(math.log(2)),
         "known_classes": 2,
     }
-    assert round.per_client["classes"].tolist() == [1, 1, 0]
+    assert this_round.per_client["classes"].tolist() == [1, 1, 0]
 
 
 def test_prototypes_move_to_their_classes() -> None:
@@ -163,8 +163,8 @@ def test_prototypes_move_to_their_classes() -> None:
     strategy = server(3, 2, hidden=32)
     before = strategy.network.copy()
     points = np.array([[4.0, 0.0], [0.0, 4.0], [-4.0, -4.0]])
-    round = send([points, points + 0.1], [[1, 1, 1], [1, 1, 1]])
-    strategy.aggregate(round)
+    this_round = send([points, points + 0.1], [[1, 1, 1], [1, 1, 1]])
+    strategy.aggregate(this_round)
     first = strategy.broadcast()["prototypes"]
     assert distances(points, first).argmin(axis=1).tolist() == [0, 1, 2]
     assert not np.array_equal(strategy.network, before)
@@ -206,8 +206,8 @@ def test_a_round_of_freeloaders_changes_nothing() -> None:
 def test_what_is_trained_survives_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
     rounds = [send([np.eye(2) * number], [[1, 1]], number) for number in (1, 2)]
     whole, cut_short, resumed = server(2, 2), server(2, 2), server(2, 2)
-    for round in rounds:
-        whole.aggregate(round)
+    for this_round in rounds:
+        whole.aggregate(this_round)
     cut_short.aggregate(rounds[0])
     empty = np.zeros(0, np.float32)
     save_checkpoint(tmp_path, Checkpoint(1, empty, empty, cut_short.state()))

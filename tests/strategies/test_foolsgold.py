@@ -139,15 +139,15 @@ def test_the_original_remembers_all_rounds_of_a_client() -> None:
     """
     strategy = strategy_of(FoolsGold, clients=3, variant="original")
     play(strategy, [[4, 0], [0, 4]], clients=[0, 2])
-    round = play(strategy, [[0, 4], [0, 2]], clients=[0, 1])
+    this_round = play(strategy, [[0, 4], [0, 2]], clients=[0, 1])
     assert np.array_equal(strategy.history, [[4, 4], [0, 2], [0, 4]])
-    np.testing.assert_allclose(round.per_client["weight"], [0.5, 0.5])
+    np.testing.assert_allclose(this_round.per_client["weight"], [0.5, 0.5])
     again = strategy_of(FoolsGold, clients=3, variant="original")
     again.load_state(strategy.state())
     again.model = strategy.model
     for one in (strategy, again):
-        round = play(one, [[4, -4], [0, 2], [0, 1]])
-        np.testing.assert_allclose(round.per_client["weight"], [1, 0, 0])
+        this_round = play(one, [[4, -4], [0, 2], [0, 1]])
+        np.testing.assert_allclose(this_round.per_client["weight"], [1, 0, 0])
     assert np.array_equal(strategy.history, again.history)
 
 

@@ -82,7 +82,7 @@ def test_auto_keeps_control_variates_that_are_gradients(
     whatever the optimiser and the coefficient; the printed rule would give others.
     """
     plain = training is TWO_STEPS
-    strategy = strategy_of(Scaffold, federation={"plain_sgd": plain}, coefficient=coefficient)
+    strategy = strategy_of(Scaffold, info={"plain_sgd": plain}, coefficient=coefficient)
     assert (strategy.params.control == "update") == (plain and coefficient == 1.0)
     strategy.model = np.array([0, 2], np.float32)
     for number in range(1, 60):
@@ -232,15 +232,17 @@ def test_printed_and_exact_control_agree_up_to_rounding(experiment: Experiment) 
 def test_tailored_coefficients_by_hand() -> None:
     """Updates (3,0), (0,3), (3,3) have alpha 1/2, 1/2, 0.585786; before a round it is 0.1."""
     strategy = strategy_of(ScaffoldTailored, clients=4, coefficient=2.0)
-    assert strategy.instruction(0).config == {"counted": 0, "coefficient": pytest.approx(1.8)}
+    first = strategy.instruction(0)
+    assert first.config == {"counted": 0}
+    assert first.params == {"control": "gradient", "coefficient": pytest.approx(1.8)}
     changes = [[0.0, 0.0]] * 3
-    round = play(strategy, [[3, 0], [0, 3], [3, 3]], control_change=changes)
-    own = [strategy.instruction(c).config["coefficient"] for c in range(4)]
+    this_round = play(strategy, [[3, 0], [0, 3], [3, 3]], control_change=changes)
+    own = [strategy.instruction(c).params["coefficient"] for c in range(4)]
     assert own == pytest.approx([1.0, 1.0, 0.828427, 1.8], abs=1e-5)
-    assert round.per_client["alpha"][2] == pytest.approx(0.585786, abs=1e-6)
+    assert this_round.per_client["alpha"][2] == pytest.approx(0.585786, abs=1e-6)
     again = strategy_of(ScaffoldTailored, clients=4, coefficient=2.0)
     again.load_state(strategy.state())
-    assert [again.instruction(c).config["coefficient"] for c in range(4)] == own
+    assert [again.instruction(c).params["coefficient"] for c in range(4)] == own
 
 
 def test_two_tailored_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
 from clients.stem import StemClient
-from strategies.stem import Stem, go_on
+from strategies.stem import Stem, extra_step
 
 
 def test_one_more_step_by_hand() -> None:
     """(1, 2) - 0.5 (4, -4) = (-1, 4)."""
     vectors = np.array([[1, 2], [4, -4]], np.float32)
-    assert np.array_equal(go_on(*vectors, lr=0.5), [-1, 4])
+    assert np.array_equal(extra_step(*vectors, lr=0.5), [-1, 4])
 
 
 def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_without_its_own_step_the_server_averages() -> None:
 
 def test_the_servers_rate_scales_the_whole_move() -> None:
     """Mean update (2, 1), v = (4, 4), lr 1/2: move (0, -1), a quarter of it (0, -1/4)."""
-    strategy = strategy_of(Stem, federation={"server_lr": 0.25})
+    strategy = strategy_of(Stem, info={"server_lr": 0.25})
     play(strategy, [[4, 0], [0, 2]], direction=[[8, 8], [0, 0]])
     assert np.array_equal(strategy.model, [0, -0.25])
     assert strategy.instruction(0).config == {"last-step": 0.125}
@@ -72,4 +72,4 @@ def test_state_survives() -> None:
 @given(numbers=st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=2))
 def test_finite_in_finite_out(scale: float, numbers: list[float]) -> None:
     vector = np.array(numbers, np.float32) * np.float32(scale)
-    assert np.isfinite(go_on(vector, -vector, 0.1)).all()
+    assert np.isfinite(extra_step(vector, -vector, 0.1)).all()

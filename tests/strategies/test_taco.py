@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scripted import hosted
 
 from strategies.base import Round, RunInfo
 from strategies.taco import (
@@ -82,10 +83,10 @@ def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw) -> None
 
 
 def taco(clients: int = 2, **params: object) -> Taco:
-    federation = RunInfo(
+    info = RunInfo(
         num_clients=clients, client_sizes=dict.fromkeys(range(clients), 1), seed=0, num_rounds=10
     )
-    strategy = Taco(federation, TacoParams(**params))  # type: ignore[arg-type]
+    strategy = Taco(info, TacoParams(**params))  # type: ignore[arg-type]
     strategy.model = np.zeros(2, np.float32)
     return strategy
 
@@ -98,7 +99,7 @@ def play(
 ) -> Round:
     """Let clients send ``-Delta_i``."""
     count = len(deltas)
-    round = Round(
+    this_round = Round(
         number=1,
         model=strategy.model,
         clients=list(range(count)),
@@ -108,8 +109,8 @@ def play(
         num_steps=np.broadcast_to(np.array(steps, np.float64), count).copy(),
         lr=lr,
     )
-    strategy.model = strategy.aggregate(round)
-    return round
+    strategy.model = strategy.aggregate(this_round)
+    return this_round
 
 
 @pytest.mark.parametrize(("units", "sent"), [("round", [3.0, 3.0]), ("step", [1.5, 1.5])])
@@ -152,10 +153,10 @@ def test_a_replayed_gradient_is_a_strike_and_strikes_expel() -> None:
     play(strategy, [[3.0, 3.0], [3.0, -3.0], [2.9, 0.0], replayed])
     assert strategy.strikes[3] == 1 and not strategy.expelled
     before = strategy.model.copy()
-    round = play(strategy, [[3.0, 3.0], [3.0, -3.0], [0.5, 2.0], replayed])
+    this_round = play(strategy, [[3.0, 3.0], [3.0, -3.0], [0.5, 2.0], replayed])
     assert 3 in strategy.expelled
-    assert round.per_client["weight"][3] == 0.0
-    assert strategy.sample(4) == [c for c in range(4) if c not in strategy.expelled]
+    assert this_round.per_client["weight"][3] == 0.0
+    assert hosted(strategy).sample(4) == [c for c in range(4) if c not in strategy.expelled]
     assert not np.array_equal(before, strategy.model)
 
 

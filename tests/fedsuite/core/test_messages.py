@@ -25,6 +25,7 @@ from fedsuite.core.messages import (
     write_instructions,
     write_results,
 )
+from fedsuite.core.settings import UserError
 
 
 @given(hnp.arrays(np.float32, st.integers(0, 50), elements=st.floats(width=32)))
@@ -39,12 +40,20 @@ def test_arrays_are_flowers_own() -> None:
 
 def test_each_client_reads_the_shared_records_and_its_own() -> None:
     shared = write_arrays({"model": np.ones(2, np.float32)})
-    own = Instruction({"cloud": np.zeros(2, np.float32)}, {"alpha": 0.5})
+    own = Instruction({"cloud": np.zeros(2, np.float32)}, {"alpha": 0.5}, {"zeta": 0.09})
     content = write_instructions(shared, {"lr": 0.1}, {3: own, 1: Instruction()})
-    orders = read_instructions(content)
-    assert list(orders) == [3, 1]
-    assert set(orders[3].arrays) == {"model", "cloud"} and orders[3].config["alpha"] == 0.5
-    assert set(orders[1].arrays) == {"model"} and orders[1].config == {"lr": 0.1}
+    back = read_instructions(content)
+    assert list(back) == [3, 1]
+    assert set(back[3].arrays) == {"model", "cloud"}
+    assert back[3].config == {"lr": 0.1, "alpha": 0.5} and back[3].params == {"zeta": 0.09}
+    assert set(back[1].arrays) == {"model"}
+    assert back[1].config == {"lr": 0.1} and back[1].params == {}
+
+
+def test_a_scalar_of_one_client_does_not_replace_the_rounds() -> None:
+    own = {3: Instruction(config={"lr": 0.5})}
+    with pytest.raises(UserError, match="invalid instruction for client 3: 'lr'"):
+        write_instructions(write_arrays({}), {"lr": 0.1}, own)
 
 
 def test_results_and_errors_travel_side_by_side() -> None:

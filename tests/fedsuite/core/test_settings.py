@@ -14,7 +14,7 @@ class Sample:
     """One setting of each kind."""
 
     count: int = setting(3, "a count", low=1, high=9)
-    rate_of: float = setting(0.5, "a rate", above=0)
+    rate_of: float = setting(0.5, "a rate", above=0, alias="speed")
     kind: str = setting("red", "a kind", choices=("red", "green"))
     on: bool = setting(False, "a switch")
 
@@ -56,6 +56,27 @@ def test_a_wrong_value_names_key_value_and_remedy(values: dict, words: list[str]
         build(Sample, values, "x.")
     for word in words:
         assert word in str(caught.value)
+
+
+def test_an_alias_is_another_key_of_the_same_setting() -> None:
+    assert build(Sample, {"speed": "0.25"}) == Sample(rate_of=0.25)
+    assert build(Sample, {"speed": "0.25", "rate-of": 0.25}) == Sample(rate_of=0.25)
+    assert "speed" not in defaults(Sample)
+
+
+@pytest.mark.parametrize("keys", [("rate-of", "speed"), ("speed", "rate-of")])
+def test_two_names_of_one_setting_with_two_values_are_refused(keys: tuple[str, str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build(Sample, dict(zip(keys, (0.5, 0.25), strict=True)), "x.")
+    assert str(caught.value) == (
+        f"x.{keys[0]} and x.{keys[1]} are two names of one setting, given as 0.5 and 0.25. "
+        "Give one of them."
+    )
+
+
+def test_a_wrong_value_is_named_by_the_key_that_was_written() -> None:
+    with pytest.raises(UserError, match="x.speed = 0.0"):
+        build(Sample, {"speed": 0}, "x.")
 
 
 def test_a_far_off_name_gets_choices_but_no_guess() -> None:

@@ -1,68 +1,12 @@
-"""A module and its flat vectors are the same memory."""
+"""Sums, means and parts of vectors by hand."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-import pytest
-import torch
-from torch import nn
 
-from fedsuite.core import vector
-from fedsuite.core.vector import FlatModel, sample_weights, weighted_sum
-
-
-def net() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
-
-
-def test_parameters_gradients_and_float_buffers_are_views() -> None:
-    model = FlatModel(net())
-    assert model.size == 2 * 9 + 2 + 2 + 2 + 8 * 3 + 3
-    assert model.buffers.numel() == 2 + 2
-    with torch.no_grad():
-        model.weights.fill_(0.5)
-        model.buffers.fill_(0.25)
-    assert all((p == 0.5).all() for p in model.module.parameters())
-    assert (model.module[1].running_var == 0.25).all()
-
-
-def test_backward_fills_the_flat_gradient_as_autograd_does() -> None:
-    x = torch.randn(4, 1, 4, 4)
-    reference = net()
-    reference(x).square().sum().backward()
-    model = FlatModel(net())
-    model.module(x).square().sum().backward()
-    expected = torch.cat([p.grad.reshape(-1) for p in reference.parameters()])
-    assert torch.equal(model.grads, expected)
-    model.grads.zero_()
-    model.module(x).square().sum().backward()
-    assert model.grads.abs().sum() > 0
-
-
-def test_batch_norm_updates_the_buffer_vector() -> None:
-    model = FlatModel(net())
-    before = model.buffer_vector()
-    model.module.train()
-    model.module(torch.randn(4, 1, 4, 4))
-    assert not np.array_equal(before, model.buffer_vector())
-
-
-def test_slices_name_every_parameter_once_and_in_order() -> None:
-    model = FlatModel(net())
-    ends = [s.stop for s in model.slices.values()]
-    starts = [s.start for s in model.slices.values()]
-    assert starts == [0, *ends[:-1]] and ends[-1] == model.size
-
-
-def test_load_copies_and_refuses_a_wrong_length() -> None:
-    model = FlatModel(net())
-    vector = np.arange(model.size, dtype=np.float32)
-    model.load(vector)
-    vector[0] = 99.0
-    assert model.vector()[0] == 0.0
-    with pytest.raises(ValueError, match="expected a vector"):
-        model.load(vector[:-1])
+from fedsuite.core.vector import cosines, last_layer, mean_row, norms, sample_weights, weighted_sum
 
 
 def test_weighted_sum_by_hand() -> None:
@@ -72,14 +16,22 @@ def test_weighted_sum_by_hand() -> None:
     assert np.array_equal(sample_weights(np.array([1, 3])), [0.25, 0.75])
 
 
-@pytest.mark.parametrize("engine", [True, False], ids=["engine", "public"])
-def test_backward_is_pytorchs_own(engine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine:
-        monkeypatch.setattr(vector, "ENGINE", None)
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    x, y = torch.randn(5, 3), torch.tensor([0, 1, 0, 1, 1])
-    plain = torch.autograd.grad(nn.functional.cross_entropy(module(x), y), module.parameters())
-    model = FlatModel(module)
-    for _ in range(2):
-        model.backward(nn.functional.cross_entropy(module(x), y))
-        assert torch.equal(model.grads, torch.cat([part.reshape(-1) for part in plain]))
+def test_sums_of_updates_are_float32_and_what_decides_is_float64() -> None:
+    rows = np.array([[3, 4], [0, 0]], dtype=np.float32)
+    assert weighted_sum(np.array([0.5, 0.5]), rows).dtype == np.float32
+    decides = (norms(rows), cosines(rows, rows[0]), mean_row(rows), sample_weights(rows[0]))
+    assert {numbers.dtype for numbers in decides} == {np.dtype(np.float64)}
+    assert norms(rows).tolist() == [5, 0] and mean_row(rows).tolist() == [1.5, 2]
+    assert cosines(rows, np.array([1, 0], np.float32)).tolist() == [3 / 5, 0]
+
+
+def test_a_thousand_small_numbers_are_not_lost_beside_a_large_one() -> None:
+    """In float32, 2^24 + 1 is 2^24."""
+    row = np.ones((1, 1001), np.float32)
+    row[0, 0] = 2.0**12
+    assert norms(row)[0] == math.sqrt(2**24 + 1000)
+
+
+def test_the_last_layers_parts_by_hand() -> None:
+    shapes = {"body.weight": (2, 3), "fc.weight": (2, 2), "fc.bias": (2,)}
+    assert last_layer(shapes) == {"fc.weight": slice(6, 10), "fc.bias": slice(10, 12)}
