@@ -160,6 +160,7 @@ def test_every_machine_is_installed_by_make() -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.deploy
 def test_the_guide_works_from_zero_to_results(machines: Machines) -> None:
     said: dict[str, str] = {}
     for name, text in BLOCKS:
