@@ -110,6 +110,7 @@ def test_a_compact_trajectory_gives_the_full_ones_model(experiment: Experiment) 
     assert rows[0] == 4 * rows[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ALL)
 @pytest.mark.parametrize(
     "settings",
