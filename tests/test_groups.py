@@ -5,14 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from groups import NEEDED, complaint
+from groups import NEEDED, complaint, guard
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {"slow", "ray", "deploy", "docker"}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[None]:
+    """Something of a marked test that another command ends, after the last test of the module."""
+    yield
+    guard.check(["fedsuite", "deploy", "down"])
+
+
+@pytest.mark.deploy
+def test_a_service_may_outlive_the_marked_test(service: None) -> None:
+    """Were it not so, the last test of this file would fail in its teardown."""
 
 
 @pytest.mark.parametrize(

@@ -69,3 +69,9 @@ def pytest_configure() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Take the markers of the test to come, before its fixtures are made."""
     guard.markers = {marker.name for marker in item.iter_markers()}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let fixtures of a module end what they started, whichever test was the last."""
+    guard.markers = None
