@@ -2,9 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.ready-docs
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+FAST := not slow and not ray and not deploy and not docker
 export FLWR_TELEMETRY_ENABLED = 0
 
-.PHONY: setup demo docker-demo test lint types bench faults clean
+.PHONY: setup demo docker-demo test test-fast coverage lint types docs bench faults clean
 
 setup: $(READY)
 
@@ -13,8 +17,12 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "fedsuite needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (a few minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PIP) -e '.[dev]'
 	@touch $(READY)
+
+$(DOCS_READY): $(READY)
+	@$(PIP) -e '.[docs]'
+	@touch $(DOCS_READY)
 
 demo: $(READY)
 	@$(BIN)/fedsuite run fedavg
@@ -23,14 +31,25 @@ demo: $(READY)
 docker-demo:
 	@TLS=$(TLS) docker/demo.sh docker-demo
 
+# COVERAGE=1 also measures branch coverage, and fails below the threshold in pyproject.toml.
 test: $(READY)
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) $(if $(COVERAGE),--cov)
+
+test-fast: $(READY)
+	@$(PYTEST) -m "$(FAST)"
+
+coverage:
+	@$(MAKE) --no-print-directory test COVERAGE=1
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 types: $(READY)
 	@$(BIN)/mypy
+
+# Not --quiet, which also hides warnings from --strict.
+docs: $(DOCS_READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
@@ -39,5 +58,5 @@ faults: $(READY)
 	@$(BIN)/python -m faults
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

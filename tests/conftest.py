@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+pytest_plugins = ("groups",)
 
 
 @pytest.fixture(scope="session", autouse=True)

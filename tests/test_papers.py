@@ -51,6 +51,7 @@ class FailingGrid(InlineGrid):
         return replies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ALL)
 def test_repeats_to_the_bit_also_after_power_cuts(experiment: Experiment, algo: str) -> None:
     settings = {"num_rounds": 4, "num_clients": 3, "freeloaders": "1", "checkpoint_every": 2}
@@ -109,6 +110,7 @@ def test_a_compact_trajectory_gives_the_full_ones_model(experiment: Experiment) 
     assert rows[0] == 4 * rows[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ALL)
 @pytest.mark.parametrize(
     "settings",
@@ -134,6 +136,7 @@ def test_batch_norm_models_train(experiment: Experiment, algo: str) -> None:
     _trains_batch_norm(experiment, algo)
 
 
+@pytest.mark.slow
 def test_resnet18_itself_trains(experiment: Experiment) -> None:
     _trains_batch_norm(experiment, "fedavg")
 
@@ -207,6 +210,7 @@ def test_taco_scores_both_results(experiment: Experiment) -> None:
     assert model(experiment("taco", **{"taco.output": "w"})) != model(experiment("taco"))
 
 
+@pytest.mark.slow
 def test_an_expelled_freeloader_stays_away_also_after_resume(experiment: Experiment) -> None:
     settings = {
         "num_clients": 5,

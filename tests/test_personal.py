@@ -151,6 +151,7 @@ def test_apples_relations_move_and_its_personal_model_is_their_mixture(
         assert np.abs(state["model"] - state["core"]).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", PERSONAL)
 def test_who_computes_what_changes_nothing(experiment: Experiment, algo: str) -> None:
     settings = {"num_clients": 6, "partition": "sizes", "num_rounds": 3}
@@ -158,6 +159,7 @@ def test_who_computes_what_changes_nothing(experiment: Experiment, algo: str) ->
     assert states(experiment(algo, InlineGrid(3), **settings)) == states(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", PERSONAL)
 def test_a_cut_run_of_sampled_clients_ends_in_the_same_bits(
     experiment: Experiment, algo: str

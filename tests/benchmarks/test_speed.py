@@ -176,6 +176,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_both_baselines_learn_from_the_suites_own_split(tmp_path: Path) -> None:
     small = dataclasses.replace(

@@ -314,6 +314,7 @@ def compose_command() -> list[str]:
     return ["podman-compose"] if shutil.which("podman-compose") else []
 
 
+@pytest.mark.docker
 @pytest.mark.parametrize("name", STACKS)
 def test_compose_itself_accepts_them(name: str) -> None:
     command = compose_command()

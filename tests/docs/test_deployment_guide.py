@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -81,7 +82,10 @@ class Machines:
     def run(self, name: str, command: str) -> str:
         """Run one command of the guide to its end, or leave a service running."""
         command = self.translate(name, command)
-        where = {"cwd": self.folder / name / "fedsuite", "env": self.environment(name)}
+        where: dict[str, Any] = {
+            "cwd": self.folder / name / "fedsuite",
+            "env": self.environment(name),
+        }
         if command.startswith(SERVICES):
             self.serve(name, command, where)
             return ""
@@ -91,7 +95,7 @@ class Machines:
         assert done.returncode == 0, f"{name}: {command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def serve(self, name: str, command: str, where: dict) -> None:
+    def serve(self, name: str, command: str, where: dict[str, Any]) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 shlex.split(command), stdout=log, stderr=log, start_new_session=True, **where
@@ -112,7 +116,7 @@ class Machines:
 
     def interrupt(self) -> list[int | None]:
         """Press Ctrl-C in each terminal, the clinics' first; return how each service ended."""
-        codes = []
+        codes: list[int | None] = []
         for _, process in sorted(self.services, key=lambda service: service[0]):
             process.send_signal(signal.SIGINT)
             try:
@@ -160,6 +164,7 @@ def test_every_machine_is_installed_by_make() -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.deploy
 def test_the_guide_works_from_zero_to_results(machines: Machines) -> None:
     said: dict[str, str] = {}
     for name, text in BLOCKS:

@@ -37,6 +37,7 @@ OFF = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "off", "plain"), OFF, ids=[row[0] for row in OFF])
 @pytest.mark.parametrize(
     "how",

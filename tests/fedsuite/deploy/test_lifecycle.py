@@ -87,6 +87,7 @@ def federation(place: Path) -> Iterator[Federation]:
     assert "nothing runs" in processes.finish(["deploy", "down", "--dir", "hub"], place)[1]
 
 
+@pytest.mark.deploy
 def test_up_says_how_to_use_it_and_is_not_done_twice(
     federation: Federation, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +99,7 @@ def test_up_says_how_to_use_it_and_is_not_done_twice(
     assert not (place / "other").exists()
 
 
+@pytest.mark.deploy
 def test_status_tells_how_it_stands(
     federation: Federation, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +108,7 @@ def test_status_tells_how_it_stands(
     assert "TLS and keys" in said and "3 of 3 online" in said and "certificate expires" in said
 
 
+@pytest.mark.deploy
 def test_a_key_is_registered_once(
     federation: Federation, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_key_is_registered_once(
     assert not register(public_half(federation.key(0)), ENTRY)
 
 
+@pytest.mark.deploy
 def test_a_key_can_be_taken_out_again(federation: Federation, tmp_path: Path) -> None:
     """``flwr supernode unregister NODE-ID NAME``, as the guide has it."""
 
@@ -132,6 +136,7 @@ def test_a_key_can_be_taken_out_again(federation: Federation, tmp_path: Path) ->
     assert nodes() == before
 
 
+@pytest.mark.deploy
 def test_a_node_without_a_registered_key_is_turned_away(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -158,6 +163,7 @@ def deployed(federation: Federation, place: Path) -> Path:
     return place / "runs" / "far"
 
 
+@pytest.mark.deploy
 def test_a_deployed_run_gives_the_inline_bits(deployed: Path, place: Path) -> None:
     words = ["run", "taco", *SETTINGS, f"num-clients={NODES}", "--engine", "inline"]
     words += ["--name", "near"]
@@ -167,6 +173,7 @@ def test_a_deployed_run_gives_the_inline_bits(deployed: Path, place: Path) -> No
     assert models[0] == models[1]
 
 
+@pytest.mark.deploy
 def test_a_deployed_run_leaves_the_same_record(deployed: Path, place: Path) -> None:
     rows = read_lines(deployed / "history.jsonl")
     assert [row["round"] for row in rows] == [0, 1, 2]
@@ -182,12 +189,14 @@ def test_a_deployed_run_leaves_the_same_record(deployed: Path, place: Path) -> N
     assert "taco" in (report / "report.md").read_text()
 
 
+@pytest.mark.deploy
 def test_only_registered_nodes_took_part(deployed: Path, federation: Federation) -> None:
     for node in federation.nodes:
         assert "Receiving: train message" in federation.log(node.name).read_text()
     assert {row["client"] for row in read_lines(deployed / "clients.jsonl")} == {0, 1, 2}
 
 
+@pytest.mark.deploy
 def test_a_run_that_fails_there_ends_with_its_reason(federation: Federation, place: Path) -> None:
     words = ["run", "fedavg", "resume=true", "--superlink", ENTRY, "--name", "nothing"]
     code, out = processes.finish(words, place)
@@ -195,6 +204,7 @@ def test_a_run_that_fails_there_ends_with_its_reason(federation: Federation, pla
     assert "finished:failed" in out and "There is nothing to resume" in out
 
 
+@pytest.mark.deploy
 def test_a_killed_node_comes_back_as_the_same_node(
     federation: Federation, deployed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,6 +219,7 @@ def test_a_killed_node_comes_back_as_the_same_node(
     assert online_nodes(ENTRY) == before
 
 
+@pytest.mark.deploy
 def test_a_restarted_superlink_knows_its_runs_and_nodes(
     federation: Federation, deployed: Path
 ) -> None:
@@ -221,6 +232,7 @@ def test_a_restarted_superlink_knows_its_runs_and_nodes(
     assert "finished:completed" in [run["status"] for run in runs]
 
 
+@pytest.mark.deploy
 def test_up_that_fails_leaves_nothing_behind(
     place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -48,7 +48,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return model_of(folder, "whole")
 
 
-@pytest.mark.parametrize("engine", ["inline", "ray"])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
 def test_killed_three_times_and_resumed_gives_the_same_bits(
     engine: str, undisturbed: bytes, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_killed_three_times_and_resumed_gives_the_same_bits(
     assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == 8 * 4
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path) -> None:
     config = tmp_path / "runs" / "early" / "config.json"
     command = ["run", "fedavg", "model=mlp", "num-rounds=2", "checkpoint-every=2"]
@@ -83,6 +85,7 @@ def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path)
     assert read_document(config.parent / "summary.json")["status"] == "finished"
 
 
+@pytest.mark.ray
 def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path) -> None:
     history = tmp_path / "runs" / "orphan" / "history.jsonl"
     process = processes.start(["run", "fedavg", *SETTINGS, "--name", "orphan"], tmp_path)
@@ -95,6 +98,7 @@ def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path)
     assert model_of(tmp_path, "orphan") == undisturbed
 
 
+@pytest.mark.ray
 def test_a_failed_run_on_ray_returns_the_clients_traceback(tmp_path: Path) -> None:
     command = ["run", "faulty:ALL", "num-clients=2", "num-rounds=1", "model=mlp"]
     status, out = processes.finish([*command, "--name", "bad", "--nodes", "1"], tmp_path)
@@ -102,6 +106,7 @@ def test_a_failed_run_on_ray_returns_the_clients_traceback(tmp_path: Path) -> No
     assert "nobody is home" in out and "Traceback" in out and "the run failed" in out
 
 
+@pytest.mark.ray
 def test_plain_flwr_run_gives_the_inline_bits_and_says_where_results_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from fedsuite import registry
 from fedsuite.engines.ray import superlink
 
+pytestmark = pytest.mark.ray
 SETTINGS = {
     "num-clients": 5,
     "num-rounds": 3,

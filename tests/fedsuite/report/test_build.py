@@ -42,6 +42,7 @@ def test_the_table_by_hand(report: Path) -> None:
     assert len(list(csv.DictReader((report / "runs.csv").open()))) == 12
 
 
+@pytest.mark.slow
 def test_further_metrics_stand_beside_their_own_numbers(suite: Path, tmp_path: Path) -> None:
     """TACO reaches 60 % in round 2 of both seeds, the paper in 3.5; FedAvg never does."""
     shutil.copytree(suite, tmp_path / "suite")
@@ -160,12 +161,14 @@ def test_small_scale_is_said_everywhere(report: Path) -> None:
         assert "(small" in path.read_text(), path.name
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(report: Path, suite: Path, tmp_path: Path) -> None:
     make_report(str(suite), tmp_path)
     for path in sorted(report.rglob("*.*")):
         assert path.read_bytes() == (tmp_path / path.relative_to(report)).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "good", "fedavg", [0.1, 0.5])

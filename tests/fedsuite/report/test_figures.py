@@ -55,6 +55,7 @@ def test_rows_leave_room_for_their_plot(names: list[str]) -> None:
             assert is_whole(figure, figure.axes[0].xaxis.label)
 
 
+@pytest.mark.slow
 def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path) -> None:
     """TINY ends at 20 %, TINY* at 90 %; both names come to "tiny" in a file's name."""
     entries = []
@@ -75,6 +76,7 @@ def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path
     assert drawn.keys() == {"TINY", "TINY*"}
 
 
+@pytest.mark.slow
 def test_a_new_report_takes_the_place_of_the_old_one_alone(suite: Path, tmp_path: Path) -> None:
     make_report(str(suite), tmp_path)
     (tmp_path / "figures" / "mine.png").write_text("drawn by hand")

@@ -34,6 +34,7 @@ def test_a_run_refused_before_its_settings_says_why(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_files_that_lack_something_do_not_stop_it(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "runs", "poor", "taco", [0.1, 0.5], expelled=[3])
     (folder / "summary.json").write_text('{"status": "finished", "expelled": [3]}')
@@ -45,6 +46,7 @@ def test_files_that_lack_something_do_not_stop_it(tmp_path: Path) -> None:
     assert "No finished run has recorded its communication yet." in text
 
 
+@pytest.mark.slow
 def test_a_report_beside_the_runs_is_not_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, "good", "fedavg", [0.1, 0.5])
     for _ in range(2):
@@ -52,6 +54,7 @@ def test_a_report_beside_the_runs_is_not_a_run(tmp_path: Path) -> None:
     assert "1 run: 1 finished." in (tmp_path / "report" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_names_are_not_taken_for_html(suite: Path, tmp_path: Path) -> None:
     shutil.copytree(suite, tmp_path / "suite")
     path = tmp_path / "suite" / "suite.json"
@@ -75,6 +78,7 @@ def test_what_is_not_a_number_is_never_the_best(suite: Path) -> None:
     assert [row[0] for row in table.rows if isinstance(row[1], Bold)] == ["fedadw"]
 
 
+@pytest.mark.slow
 def test_a_part_of_a_suite_says_that_it_is_one(suite: Path, tmp_path: Path) -> None:
     shutil.copytree(suite, tmp_path / "suite")
     path = tmp_path / "suite" / "suite.json"

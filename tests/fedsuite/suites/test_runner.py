@@ -80,6 +80,7 @@ def contents(folder: Path) -> list[Any]:
     return [*plain, (folder / "model.safetensors").read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
     assert contents(run_folders("other")[0]) == contents(good)
 
 
+@pytest.mark.slow
 def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +149,7 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     assert contents(folder) == contents(alone)
 
 
+@pytest.mark.slow
 def test_a_killed_suite_gives_the_report_of_one_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_run_goes_on_with_the_data_root_of_this_call() -> None:
     assert "resume=true" in words and "data-root=/new" in words
 
 
+@pytest.mark.slow
 def test_a_damaged_neighbour_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in (("cut", "{"), ("poor", '{"runs": [{"name": "x"}]}'), ("odd", "[1]")):
         Path("runs", name).mkdir(parents=True)
