@@ -31,7 +31,7 @@ from tasks.sources import find_source
 from tasks.task import open_task
 
 Start = Callable[..., Path]
-NOBODY_EXPELLED: dict[str, Any] = {"taco.kappa": 1.0}
+NOBODY_EXPELLED: dict[str, dict[str, Any]] = {"taco": {"taco.kappa": 1.0}}
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
@@ -180,7 +180,7 @@ def test_a_node_that_comes_late_becomes_a_client(
             grid.join(**nodes[3])
 
     grid = DeployedGrid(*nodes[:3], before=before)
-    folder = experiment(algo, grid=grid, num_rounds=4, **NOBODY_EXPELLED)
+    folder = experiment(algo, grid=grid, num_rounds=4, **NOBODY_EXPELLED.get(algo, {}))
     rows = [row for row in read_lines(folder / "history.jsonl") if row["round"]]
     assert [row["clients"] for row in rows] == [3, 3, 4, 4]
     assert not any(row["failed"] for row in rows)
@@ -255,7 +255,8 @@ def test_a_run_stopped_right_after_somebody_came_can_be_resumed(
         if server_round == 3:
             raise KeyboardInterrupt
 
-    settings: dict[str, Any] = dict(num_rounds=4, personal_eval="on", **NOBODY_EXPELLED)
+    settings: dict[str, Any] = {"num_rounds": 4, "personal_eval": "on"}
+    settings |= NOBODY_EXPELLED.get(algo, {})
     with pytest.raises(KeyboardInterrupt):
         grid = DeployedGrid(*nodes[:3], before=before)
         experiment(algo, grid=grid, run_name="cut", **settings)
