@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedsuite.cli.deploy import add_deploy_commands
 from fedsuite.cli.view import add_view_commands
 from fedsuite.core.settings import UserError
+from fedsuite.engines.table import DEFAULT, ENGINES, engine_to_resume
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     suite.add_argument("--results-dir", default="runs", help="where suites are (default: runs)")
     suite.add_argument("--data-root", default="", metavar="DIR", help="hub-style parquet")
-    suite.add_argument("--engine", choices=("inline", "ray"), default="inline")
+    suite.add_argument("--engine", choices=tuple(ENGINES), default="inline")
     suite.set_defaults(do=_suite)
 
     show = commands.add_parser("show", help="show a run's results")
@@ -125,8 +126,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
-        choices=("inline", "ray"),
-        help="inline: in this process; ray: Flower's simulation (default: ray, or as it ran)",
+        choices=tuple(ENGINES),
+        help="; ".join(f"{name}: {engine.summary}" for name, engine in ENGINES.items())
+        + f" (default: {DEFAULT}, or as it ran)",
     )
     parser.add_argument(
         "--superlink", default="", metavar="NAME", help="run on real nodes, by Flower's connection"
@@ -179,7 +181,7 @@ def _resume(arguments: argparse.Namespace) -> int:
                 f"The run '{folder.name}' ran on deployed nodes. Go on with it there, by "
                 f"`fedsuite resume {arguments.name} --superlink NAME`."
             )
-        arguments.engine = "inline" if engine == "inline" else "ray"
+        arguments.engine = engine_to_resume(str(engine))
     config = dataclasses.replace(
         read_config(folder), results_dir=str(folder.parent), run_name=folder.name, resume=True
     )
@@ -215,7 +217,7 @@ def _start(config: RunConfig, arguments: argparse.Namespace, connection: Connect
         return submit_run(config, connection)
     from fedsuite.engines.start import start_run
 
-    return start_run(config, arguments.engine or "ray", arguments.nodes, arguments.gpus)
+    return start_run(config, arguments.engine or DEFAULT, arguments.nodes, arguments.gpus)
 
 
 def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True) -> dict[str, Any]:

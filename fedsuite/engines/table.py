@@ -27,7 +27,6 @@ ENGINES: dict[str, Engine] = {
 }
 DEFAULT = "ray"
 FORMER_NAMES = {"flower": "ray"}
-DEPLOYED = "deployed"
 
 
 def load_engine(name: str) -> Execute:
@@ -40,9 +39,6 @@ def load_engine(name: str) -> Execute:
 
 
 def engine_to_resume(recorded: str) -> str:
-    """Return the engine that resumes a run, by the name its record has; "" is not known.
-
-    Real nodes (``deployed``) are no engine of this machine.
-    """
+    """Return the engine that resumes a run, given the one that its record names."""
     name = FORMER_NAMES.get(recorded, recorded)
     return name if name in ENGINES else DEFAULT
