@@ -2,7 +2,7 @@
 
 A process is identified by its pid and its start time, since pids are reused. It and all its
 descendants carry a mark in their environment, so that ending it leaves none of them behind, not
-even those whose own parent is gone.
+even those whose own parent has ended.
 """
 
 from __future__ import annotations
@@ -69,16 +69,18 @@ class Process:
         return self.find() is not None
 
     def family(self) -> list[psutil.Process]:
-        """Return the process and its descendants that still run, orphans included."""
-        return [found for found in psutil.process_iter() if self._is_relative(found)]
+        """Return the process and its descendants that still run, orphans included.
 
-    def _is_relative(self, found: psutil.Process) -> bool:
-        try:
-            mark = found.environ().get(MARK, "")
-        except (psutil.Error, OSError):
-            return False
-        is_marked = bool(self.mark) and f"{mark}/".startswith(f"{self.mark}/")
-        return is_marked and found.pid != os.getpid()
+        A process that sets its own title overwrites its environment, as Ray's workers do: those
+        without a mark belong to the family of their parent.
+        """
+        marks = {found: _mark_of(found) for found in psutil.process_iter()}
+        prefix = f"{self.mark}/"
+        members = [p for p, mark in marks.items() if self.mark and f"{mark}/".startswith(prefix)]
+        unmarked = [p for p, mark in marks.items() if not mark]
+        for member in members:  # grows while it is read
+            members += [p for p in unmarked if _parent_of(p) == member.pid]
+        return [member for member in members if member.pid != os.getpid()]
 
 
 class Child(subprocess.Popen[bytes]):
@@ -128,22 +130,29 @@ def stop(
     """
     identities = [_identity(process) for process in processes]
     running = {identity: found for identity in identities if (found := identity.find())}
+    family = _families(identities)
     _signal(running.values(), first)
     _await_end(running.values(), grace)
-    strays = _families(identities)
+    strays = {member for member in family | _families(identities) if _is_alive(member)}
     _signal(strays, signal.SIGTERM)
     _await_end(strays, STRAY_SECONDS)
-    kill(*processes)
+    _kill(processes, strays)
     return list(running)
 
 
 def kill(*processes: Process | Child) -> None:
     """End processes and their descendants at once by SIGKILL, as a power cut would."""
+    _kill(processes, _families([_identity(process) for process in processes]))
+
+
+def _kill(processes: Sequence[Process | Child], family: set[psutil.Process]) -> None:
+    """Kill a family, and those that its members start in the meantime."""
     identities = [_identity(process) for process in processes]
-    while family := _families(identities):
+    while family:
         _signal(family, signal.SIGKILL)
         if not _await_end(family, KILL_SECONDS):
             break
+        family = _families(identities)
     for process in processes:
         if isinstance(process, Child):
             process.wait()
@@ -153,8 +162,22 @@ def _identity(process: Process | Child) -> Process:
     return process.identity if isinstance(process, Child) else process
 
 
-def _families(identities: Iterable[Process]) -> list[psutil.Process]:
-    return [member for identity in identities for member in identity.family()]
+def _families(identities: Iterable[Process]) -> set[psutil.Process]:
+    return {member for identity in identities for member in identity.family()}
+
+
+def _mark_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get(MARK, "")
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _parent_of(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _signal(processes: Iterable[psutil.Process], number: int) -> None:

@@ -12,6 +12,6 @@ LINE_MARK = "fedsuite: "
 RESULTS_ARE_IN = "results are in "
 
 
-def member_name(identity: str) -> str:
+def owner_name(identity: str) -> str:
     """Return the name by which the server knows the owner of a secret."""
     return hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -170,7 +170,7 @@ def test_commands_are_real(name: str, service: str) -> None:
             settings = shlex.split(arguments.node_config)
             numbers = dict(setting.split("=", 1) for setting in settings)
             place = read_node_data({key: int(value) for key, value in numbers.items()})
-            assert place.partitions == 4
+            assert place.num_partitions == 4
         return
     script = ROOT / command.removeprefix("/app/")
     assert script.is_file() and script.stat().st_mode & 0o111

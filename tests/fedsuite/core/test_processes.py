@@ -98,6 +98,15 @@ def test_a_family_includes_the_families_that_its_members_start(tmp_path: Path) -
         kill(Process("other", other, 0.0, "other"))
 
 
+def test_a_member_that_hides_its_mark_ends_with_its_parents_family(tmp_path: Path) -> None:
+    """``env -i`` takes the environment away, as a process does that sets its own title."""
+    script = "env -i sh -c 'trap \"\" TERM; sleep 60' & echo $!; sleep 60"
+    child, said = start_script(script, tmp_path / "log")
+    assert int(said) in {member.pid for member in child.identity.family()}
+    assert stop(child) == [child.identity]
+    assert has_ended(int(said))
+
+
 def test_a_child_ends_with_its_parent_unless_it_outlives_it() -> None:
     source = (
         "import os; from fedsuite.core.processes import start;"
