@@ -1,1 +1,1 @@
-"""What goes wrong in a real federation, done on purpose: ``make faults``."""
+"""Faults injected into a real federation, to see how a run survives them: ``make faults``."""

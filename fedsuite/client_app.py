@@ -143,8 +143,8 @@ def query(message: Message, context: Context) -> Message:
         with threads(1):
             worker_for(str(config["run"]))
         answer = {
-            "place": int(context.node_config.get("partition-id", 0)),
-            "places": int(context.node_config.get("num-partitions", 1)),
+            "partition-id": int(context.node_config.get("partition-id", 0)),
+            "num-partitions": int(context.node_config.get("num-partitions", 1)),
             "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
         }
     return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)

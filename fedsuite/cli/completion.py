@@ -21,12 +21,17 @@ def algorithms(incomplete: str) -> Offers:
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs of the results folder."""
-    return _folders(ctx, "config.json")
+    from fedsuite.records.folder import RunFolder
+
+    return [path.name for path in _folders(ctx) if RunFolder(path).exists]
 
 
 def runs_and_suites(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs and suites of the results folder."""
-    return sorted({*_folders(ctx, "config.json"), *_folders(ctx, "suite.json")})
+    from fedsuite.records.folder import RunFolder, SuiteFolder
+
+    paths = _folders(ctx)
+    return [path.name for path in paths if RunFolder(path).exists or SuiteFolder(path).exists]
 
 
 def settings(ctx: typer.Context, incomplete: str) -> Offers:
@@ -78,6 +83,6 @@ def _spell(key: str, values: Offers) -> Offers:
     return [(f"{key}={value}", meaning) for value, meaning in values]
 
 
-def _folders(ctx: typer.Context, file: str) -> list[str]:
+def _folders(ctx: typer.Context) -> list[Path]:
     place = Path(str(ctx.params.get("results_dir") or "runs"))
-    return sorted(path.parent.name for path in place.glob(f"*/{file}"))
+    return sorted(place.iterdir()) if place.is_dir() else []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
+import click
 import typer
 
 from fedsuite.cli import completion
 from fedsuite.cli.command import positive
+from fedsuite.engines.table import DEFAULT, ENGINES
 
-Engine = Literal["inline", "ray"]
+engine_names = click.Choice(tuple(ENGINES))
 
 RunName = Annotated[
     str,
@@ -43,11 +45,12 @@ Files = Annotated[
     ),
 ]
 RunEngine = Annotated[
-    Engine | None,
+    str | None,
     typer.Option(
         "--engine",
-        help="inline: in this process; ray: Flower's simulation (default: ray; on resume: the "
-        "run's)",
+        click_type=engine_names,
+        help="; ".join(f"{name}: {engine.summary}" for name, engine in ENGINES.items())
+        + f" (default: {DEFAULT}; on resume: the run's)",
         show_default=False,
     ),
 ]

@@ -23,6 +23,7 @@ from fedsuite.cli.options import (
     SuperLink,
 )
 from fedsuite.core.settings import UserError
+from fedsuite.engines.table import DEFAULT, engine_to_resume
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
@@ -103,7 +104,7 @@ def resume(
                 f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
                 f"`fedsuite resume {name} --superlink NAME`."
             )
-        target = dataclasses.replace(target, engine="inline" if ran_on == "inline" else "ray")
+        target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
     config = dataclasses.replace(
         files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True
     )
@@ -160,4 +161,4 @@ def _start(config: RunConfig, target: Target, connection: Connection | None) -> 
         return submit_run(config, connection)
     from fedsuite.engines.start import start_run
 
-    return start_run(config, target.engine or "ray", target.nodes, target.gpus)
+    return start_run(config, target.engine or DEFAULT, target.nodes, target.gpus)

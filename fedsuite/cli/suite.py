@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedsuite.cli.command import Command, positive
-from fedsuite.cli.options import Engine
+from fedsuite.cli.options import engine_names
 
 commands = typer.Typer()
 
@@ -50,7 +50,12 @@ def suite(
         ),
     ] = "",
     engine: Annotated[
-        Engine, typer.Option(help="engine of the runs (default: inline)", show_default=False)
+        str,
+        typer.Option(
+            click_type=engine_names,
+            help="engine of the runs (default: inline)",
+            show_default=False,
+        ),
     ] = "inline",
 ) -> int:
     """Run all experiments of a table or figure."""

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from fedsuite.core.settings import UserError
 
 LOCK_POLL_SECONDS = 0.2
@@ -126,6 +124,6 @@ def _opener(mode: int) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
+    if getattr(value, "shape", None) == ():  # a number of numpy's
         return value.item()
     raise TypeError(f"cannot write {type(value).__name__} as JSON")

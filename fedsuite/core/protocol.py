@@ -1,12 +1,17 @@
-"""Names that server and nodes both know a thing by."""
+"""Names that both ends of a connection use."""
 
 from __future__ import annotations
 
 import hashlib
 
-PARTITION, OWN = "partition", "own"  # what a deployed node has: a part of a dataset, or its own
+# What a deployed node has: a partition of a shared dataset, or data of its own.
+PARTITION, OWN = "partition", "own"
+
+# How a command that streams a run's output finds the run's own lines, and the run's folder.
+LINE_MARK = "fedsuite: "
+RESULTS_ARE_IN = "results are in "
 
 
-def member_name(identity: str) -> str:
-    """Return under which name the server knows the owner of a secret."""
+def owner_name(identity: str) -> str:
+    """Return the name by which the server knows the owner of a secret."""
     return hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own and the SuperLink's server certificate."""
+"""A private certificate authority and the SuperLink's server certificate."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Certificates:
 
     @property
     def ca(self) -> Path:
-        """The authority's certificate: everyone needs it."""
+        """The CA's certificate, which everyone needs."""
         return self.folder / "ca.crt"
 
     @property
     def ca_key(self) -> Path:
-        """The authority's key: it signs certificates and stays offline."""
+        """The CA's private key, which signs certificates and stays offline."""
         return self.folder / "ca.key"
 
     @property
@@ -51,7 +51,7 @@ class Certificates:
 
     @property
     def server_key(self) -> Path:
-        """The SuperLink's key: only its machine has it."""
+        """The SuperLink's private key, which stays on its machine."""
         return self.folder / "server.key"
 
     @property
@@ -65,7 +65,7 @@ def make_certificates(
 ) -> Certificates:
     """Make a CA, unless the folder has one, and a server certificate for loopback and ``names``.
 
-    ``force`` makes all four files anew, the CA too; without it nothing is written over.
+    ``force`` replaces all four files, the CA included; without it nothing is overwritten.
     """
     made = Certificates(folder)
     alternatives = [_alternative(name) for name in dict.fromkeys((*LOOPBACK, *names))]
@@ -81,7 +81,7 @@ def make_certificates(
 
 
 def expires(certificate: Path) -> datetime:
-    """Return when a certificate ends."""
+    """Return when a certificate expires."""
     return _read(certificate).not_valid_after_utc
 
 
@@ -107,9 +107,9 @@ def _refuse_existing(made: Certificates) -> None:
         existing += [path for path in (made.ca, made.ca_key) if path.exists()]
     if existing:
         raise UserError(
-            f"{', '.join(str(path) for path in existing)} exists already and is not written over. "
+            f"{', '.join(str(path) for path in existing)} already exists and is not overwritten. "
             "To renew the server's certificate with the same CA, delete server.crt and "
-            "server.key first; to make everything anew, the CA too, use --force."
+            "server.key first; to replace everything, the CA included, use --force."
         )
 
 
@@ -182,7 +182,7 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _alternative(name: str) -> x509.GeneralName:
-    """Tell an address from a DNS name."""
+    """Return an IP address or a DNS name as a certificate has it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -190,8 +190,9 @@ def _alternative(name: str) -> x509.GeneralName:
     labels = name.removeprefix("*.").split(".")
     if not name.isascii() or not all(_is_label(label) for label in labels):
         raise UserError(
-            f"--name '{name}' is neither an IP address nor a DNS name. Give the name under which "
-            "SuperNodes reach the SuperLink, without port or https://, e.g. hub.example.org."
+            f"invalid value '{name}' for --name: neither an IP address nor a DNS name. Give the "
+            "name by which SuperNodes reach the SuperLink, without port or https://, e.g. "
+            "hub.example.org."
         )
     return x509.DNSName(name)
 
@@ -223,8 +224,8 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UserError(
-            f"{path} is not an elliptic-curve key without password, as `fedsuite deploy certs` "
-            "makes them. Use another --dir, or --force to make everything anew."
+            f"{path} is not an unencrypted elliptic-curve key, as `fedsuite deploy certs` makes. "
+            "Use another --dir, or --force to replace everything."
         )
     return key
 

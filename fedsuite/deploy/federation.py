@@ -1,9 +1,9 @@
 """A federation of real processes on this machine: one SuperLink and some SuperNodes.
 
-The plan (``federation.json``: ports, security, nodes) is made once and kept, so that a process
-started again has the same ports, keys, database and folders as before. The building blocks are
+The plan (``federation.json``: ports, security, nodes) is made once and kept, so that a restarted
+process has the same ports, keys, database and folders as before. The building blocks are
 :func:`start_superlink`, :func:`start_supernode`, :func:`restart_supernode`, and ``stop`` and
-``kill`` of :mod:`fedsuite.deploy.processes`.
+``kill`` of :mod:`fedsuite.core.processes`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.core.files import read_document, write_json
+from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import Certificates
 from fedsuite.deploy.keys import key_file
-from fedsuite.deploy.processes import Process, read_processes, start
+from fedsuite.deploy.processes import read_processes, start_noted
 from fedsuite.flower.commands import (
     START_SECONDS,
+    CommandFailed,
     await_health,
     environment,
     executable,
     free_ports,
     log_tail,
-    to_toml,
+    online_nodes,
+    write_settings,
 )
+from fedsuite.flower.compat import FAST_POLLING, SUPERNODE_CONNECTED
 from fedsuite.flower.connections import LOCAL, Connection, write_connection
-from fedsuite.flower.control import CommandFailed, online_nodes
 
 PLAN = "federation.json"
 SUPERLINK = "superlink"
 LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 0.5
-CONNECTED = b"SuperNode ID"
-TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
 @dataclass(frozen=True)
 class Node:
-    """A SuperNode: its number, the port of its own Runtime API, what it is told."""
+    """A SuperNode: its number, the port of its own Runtime API, its node-config."""
 
     number: int
     port: int
@@ -50,7 +51,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """How its files and its process are called."""
+        """The name of its process and its files."""
         return f"node-{self.number}"
 
 
@@ -103,11 +104,11 @@ class Federation:
         return self.folder / "logs" / f"{name}.log"
 
     def processes(self) -> list[Process]:
-        """Return its processes as last started, running or not."""
+        """Return its processes, running or not."""
         return read_processes(self.folder / "pids")
 
     def process(self, name: str) -> Process | None:
-        """Return one process as last started."""
+        """Return one process by its name, running or not."""
         return next((p for p in self.processes() if p.name == name), None)
 
 
@@ -122,7 +123,7 @@ def plan(
     workdir: Path | None = None,
     fleet_host: str = LOOPBACK,
 ) -> Federation:
-    """Choose ports and write the plan; ``auth`` brings TLS, ``data`` gives each node its own."""
+    """Choose ports and write the plan; ``auth`` implies TLS, ``data`` has one path per node."""
     folder = folder.absolute()
     port, fleet_port, *ports = free_ports(nodes + 2)
     federation = Federation(
@@ -146,7 +147,7 @@ def plan(
 
 
 def make_node(folder: Path, number: int, port: int, count: int, data: Sequence[Path] = ()) -> Node:
-    """Return a node with a share of the run's dataset, or with ``data`` of its own."""
+    """Return a node with one partition of the run's dataset, or with ``data`` of its own."""
     where: dict[str, str | int] = {"state-dir": str(folder / "nodes" / f"node-{number}" / "state")}
     if data:
         return Node(number, port, {"data-path": str(data[number].absolute()), **where})
@@ -164,7 +165,7 @@ def read_plan(folder: Path) -> Federation | None:
 
 
 def start_superlink(federation: Federation) -> Process:
-    """Start the SuperLink, or start it again, and wait until it answers."""
+    """Start or restart the SuperLink and wait until it answers."""
     federation.home.mkdir(parents=True, exist_ok=True)
     write_connection(federation.link, federation.home)
     files = federation.certificates
@@ -184,29 +185,29 @@ def start_superlink(federation: Federation) -> Process:
 def start_supernode(
     federation: Federation, node: Node, key: Path | None = None, within: Sequence[str] = ()
 ) -> Process:
-    """Start a SuperNode, or start it again.
+    """Start or restart a SuperNode.
 
     ``key`` replaces its own if the federation has keys; ``within`` is a command to start it by,
     such as one that enters a network namespace.
     """
-    home = federation.folder / "nodes" / node.name / "home"
+    folder = federation.folder / "nodes" / node.name
+    home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
     trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
     command = [*within, *executable("flower-supernode"), *trust]
     command += ["--superlink", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--host", "127.0.0.1", "--port", str(node.port)]
-    settings = " ".join(f"{name}={to_toml(value)}" for name, value in node.config.items())
-    command += ["--node-config", settings]
+    command += ["--node-config", str(write_settings(folder / "node-config.toml", node.config))]
     if federation.auth:
         command += ["--auth-supernode-private-key", str(key or federation.key(node.number))]
     return _start(federation, node.name, command, home)
 
 
 def restart_supernode(federation: Federation, node: Node) -> Process:
-    """Start a SuperNode again after it was killed, as often as it takes.
+    """Restart a SuperNode that was killed, repeatedly until the SuperLink accepts it.
 
-    A SuperLink turns the owner of a key away while it believes the killed one online: up to two
-    heartbeats, a minute.
+    A SuperLink rejects a key as long as it believes the killed node online: up to two heartbeats,
+    a minute.
     """
     deadline = time.monotonic() + START_SECONDS
     log = federation.log(node.name)
@@ -214,15 +215,15 @@ def restart_supernode(federation: Federation, node: Node) -> Process:
         seen = log.stat().st_size if log.exists() else 0
         process = start_supernode(federation, node)
         while process.is_running() and time.monotonic() < deadline:
-            if CONNECTED in log.read_bytes()[seen:]:
+            if SUPERNODE_CONNECTED in log.read_bytes()[seen:]:
                 return process
             time.sleep(POLL_SECONDS)
         if time.monotonic() >= deadline:
-            raise UserError(f"{node.name} does not come back. {log_tail(log)}")
+            raise UserError(f"{node.name} does not connect again. {log_tail(log)}")
 
 
 def await_nodes(federation: Federation, count: int, processes: Sequence[Process] = ()) -> None:
-    """Wait until so many SuperNodes are online; name the log of a process that has ended."""
+    """Wait until ``count`` SuperNodes are online; fail if one of ``processes`` ends."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         for process in processes:
@@ -242,10 +243,10 @@ def await_nodes(federation: Federation, count: int, processes: Sequence[Process]
 
 
 def _start(federation: Federation, name: str, command: list[str], home: Path) -> Process:
-    return start(
+    return start_noted(
         name,
         command,
-        environment(home, **TASK_POLL),
+        environment(home, **FAST_POLLING),
         mark=f"{federation.mark}/{name}",
         log=federation.log(name),
         cwd=federation.workdir,

@@ -1,4 +1,4 @@
-"""SuperNodes' keys: elliptic-curve pairs (P-384) in OpenSSH form, as Flower's SuperNodes take."""
+"""SuperNodes' keys: elliptic-curve pairs (P-384) in OpenSSH format, as Flower requires."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import write_private
-from fedsuite.flower.control import CommandFailed, flwr
-
-IN_USE = "already in use"
+from fedsuite.flower.commands import CommandFailed, flwr
+from fedsuite.flower.compat import KEY_IN_USE
 
 
 def key_file(folder: Path, number: int) -> Path:
-    """Return where a node's private key is; its public one is beside it, with ``.pub``."""
+    """Return the path of a node's private key."""
     return folder / f"node-{number}"
 
 
 def public_half(key: Path) -> Path:
-    """Return the public key that belongs to a private one."""
+    """Return the path of the public key that belongs to a private one."""
     return key.with_name(f"{key.name}.pub")
 
 
 def make_key(path: Path) -> bool:
-    """Make a key pair, unless it is there; say whether it is new."""
+    """Make a key pair unless it exists; return whether it is new."""
     if path.exists() and public_half(path).exists():
         return False
     if path.exists():
         raise UserError(
-            f"{path} exists without {public_half(path).name} and is not written over. Make the "
-            f"public key by `ssh-keygen -y -f {path} > {public_half(path)}`, or move it away."
+            f"{path} exists without {public_half(path).name} and is not overwritten. Make the "
+            f"public key with `ssh-keygen -y -f {path} > {public_half(path)}`, or move it away."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     pair = ec.generate_private_key(ec.SECP384R1())
@@ -47,11 +46,11 @@ def make_key(path: Path) -> bool:
 
 
 def register(public: Path, connection: str, home: Path | None = None) -> bool:
-    """Let a SuperLink accept the owner of a key; say whether that is new."""
+    """Let a SuperLink accept SuperNodes with this key; return whether the key is new to it."""
     try:
         flwr(["supernode", "register", str(public), connection], home)
     except CommandFailed as error:
-        if IN_USE in str(error):
+        if KEY_IN_USE in str(error):
             return False
         raise
     return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from fedsuite.core.processes import Process, stop
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import expires, make_certificates
 from fedsuite.deploy.federation import (
@@ -20,8 +21,7 @@ from fedsuite.deploy.federation import (
     start_supernode,
 )
 from fedsuite.deploy.keys import make_key, public_half, register
-from fedsuite.deploy.processes import Process, stop
-from fedsuite.flower.commands import is_healthy
+from fedsuite.flower.commands import CommandFailed, is_healthy, online_nodes
 from fedsuite.flower.connections import (
     LOCAL,
     config_file,
@@ -30,14 +30,13 @@ from fedsuite.flower.connections import (
     remove_connection,
     write_connection,
 )
-from fedsuite.flower.control import CommandFailed, online_nodes
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a federation stands."""
+    """The state of a federation."""
 
     federation: Federation
     running: dict[str, bool]
@@ -47,7 +46,7 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was started runs and is connected."""
+        """Whether every process is running and every SuperNode connected."""
         everyone = self.online >= len(self.federation.nodes)
         return self.healthy and everyone and all(self.running.values())
 
@@ -62,7 +61,7 @@ def up(
     data: Sequence[Path] = (),
     connection: str = LOCAL,
 ) -> Federation:
-    """Start a federation and wait until all of it is there; leave nothing behind if it fails."""
+    """Start a federation and wait until all nodes are online; on failure end what was started."""
     _refuse_running(folder)
     _refuse_taken(connection)
     shutil.rmtree(folder / "pids", ignore_errors=True)
@@ -75,7 +74,7 @@ def up(
         if auth:
             for node in federation.nodes:
                 register(public_half(federation.key(node.number)), connection, federation.home)
-            say(f"{nodes} keys are registered; SuperNodes without one are turned away")
+            say(f"{nodes} keys are registered; SuperNodes without one are rejected")
         processes = [start_supernode(federation, node) for node in federation.nodes]
         await_nodes(federation, nodes, [link, *processes])
         say(f"{nodes} SuperNodes are online")
@@ -88,7 +87,7 @@ def up(
 
 
 def down(folder: Path, say: Say) -> list[Process]:
-    """End everything that runs in a folder; return what was ended."""
+    """End all processes of a federation; return those that were running."""
     federation = read_plan(folder)
     if federation is None:
         say(f"there is no federation in {folder}; nothing to end")
@@ -99,7 +98,7 @@ def down(folder: Path, say: Say) -> list[Process]:
     for process in ended:
         say(f"ended {process.name} (process {process.pid})")
     if not ended:
-        say(f"nothing runs in {folder}")
+        say(f"nothing is running in {folder}")
     if _is_ours(federation):
         remove_connection(federation.connection)
         say(f"removed the connection '{federation.connection}' from {config_file()}")
@@ -107,7 +106,7 @@ def down(folder: Path, say: Say) -> list[Process]:
 
 
 def status(folder: Path) -> Status:
-    """Find out how a federation stands."""
+    """Return the state of a federation."""
     federation = read_plan(folder)
     if federation is None:
         raise UserError(
@@ -133,13 +132,13 @@ def _refuse_running(folder: Path) -> None:
     running = [p.name for p in federation.processes() if p.is_running()] if federation else []
     if running:
         raise UserError(
-            f"A federation runs already in {folder} ({', '.join(running)}). End it by "
+            f"A federation is already running in {folder} ({', '.join(running)}). End it with "
             f"`fedsuite deploy down --dir {folder}`, or choose another --dir."
         )
 
 
 def _refuse_taken(connection: str) -> None:
-    """Never take over the name of a connection that somebody uses."""
+    """Refuse a connection name that is in use for another SuperLink."""
     if connection not in connection_names():
         return
     found = find_connection(connection)
@@ -147,8 +146,8 @@ def _refuse_taken(connection: str) -> None:
     alive = found.is_loopback and port.isdigit() and is_healthy(int(port), found.ca)
     if alive or not found.is_loopback:
         raise UserError(
-            f"The connection '{connection}' in {config_file()} leads to another SuperLink at "
-            f"{found.address}. Choose another name by --connection NAME."
+            f"The connection '{connection}' in {config_file()} is another SuperLink's, at "
+            f"{found.address}. Choose another name with --connection NAME."
         )
 
 
@@ -159,7 +158,7 @@ def _is_ours(federation: Federation) -> bool:
 
 
 def _secure(federation: Federation) -> None:
-    """Make the certificates and keys that are not there yet; expired ones anew."""
+    """Make missing certificates and keys, and replace expired certificates."""
     if federation.tls:
         files = federation.certificates
         fresh = all(path.exists() for path in files.files)

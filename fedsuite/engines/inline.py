@@ -1,4 +1,4 @@
-"""The inline engine: a Grid that calls the ClientApp in this very process.
+"""The inline engine: a Grid that calls the ClientApp in this process.
 
 For tests, debugging and small runs: no Ray, no sockets, the same two app objects.
 """
@@ -15,10 +15,11 @@ from flwr.serverapp import Grid
 
 from fedsuite.client_app import app as client_app
 from fedsuite.config import RunConfig
-from fedsuite.flower.compat import Run, set_message_id, simulated_run
+from fedsuite.engines.contract import EngineOptions, Follow
+from fedsuite.engines.in_process import run_in_process
+from fedsuite.flower.compat import CLIENT_APP_FAILED, Run, make_run, set_message_id
 from fedsuite.training.loop import run
 
-CLIENT_APP_FAILED = 2
 RUN_ID = 1
 FIRST_NODE_ID = 1000
 
@@ -28,22 +29,22 @@ class InlineGrid(Grid):
 
     def __init__(self, num_nodes: int = 1, app: ClientApp = client_app) -> None:
         self._app = app
-        self._run = simulated_run(RUN_ID)
+        self._run = make_run(RUN_ID)
         self._contexts = {
-            FIRST_NODE_ID + place: Context(
+            FIRST_NODE_ID + number: Context(
                 run_id=RUN_ID,
-                node_id=FIRST_NODE_ID + place,
-                node_config={"partition-id": place, "num-partitions": num_nodes},
+                node_id=FIRST_NODE_ID + number,
+                node_config={"partition-id": number, "num-partitions": num_nodes},
                 state=RecordDict(),
                 run_config={},
             )
-            for place in range(num_nodes)
+            for number in range(num_nodes)
         }
         self._numbers = itertools.count()
         self._replies: dict[str, Message] = {}
 
     def set_run(self, run: Run) -> None:
-        """Take the run this grid works for."""
+        """Set the run this grid works for."""
         self._run = run
 
     @property
@@ -91,6 +92,11 @@ class InlineGrid(Grid):
             return self._app(message, self._contexts[message.metadata.dst_node_id])
         except Exception as error:
             return Message(Error(CLIENT_APP_FAILED, repr(error)), reply_to=message)
+
+
+def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
+    """Execute a run in this process."""
+    run_in_process(config, lambda: run_inline(config, options.nodes or 1), follow)
 
 
 def run_inline(config: RunConfig, num_nodes: int = 1) -> Path:

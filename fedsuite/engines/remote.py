@@ -1,87 +1,80 @@
-"""Runs on real nodes: hand a run to a SuperLink, follow it from here, end with its status.
+"""Runs on real nodes: submit a run to a SuperLink, follow it, end with its status.
 
-The run belongs to the SuperLink and goes on whatever happens to this command; only Ctrl-C stops
-it. Where its folder can be seen from here (a SuperLink on this machine), progress is read from it;
-elsewhere the run's own lines are shown as the SuperLink streams them.
+The run belongs to the SuperLink and does not need this command; only Ctrl-C stops it. If its folder
+can be read from here (a SuperLink on this machine), progress is read from the folder; otherwise the
+run's own log lines are shown as the SuperLink streams them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from fedsuite.config import RunConfig
+from fedsuite.core.processes import start, stop
+from fedsuite.core.protocol import LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
-    app_folder,
-    end_with_parent,
+    CommandFailed,
     environment,
     executable,
-    stop,
-    to_toml,
+    run_status,
+    stop_run,
+    submit,
+    write_settings,
 )
 from fedsuite.flower.connections import Connection
-from fedsuite.flower.control import CommandFailed, run_status, stop_run
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.terminal.progress import follow
 
 POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
-TAIL = 40
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-STARTED = re.compile(r"Successfully started run (\d+)")
-FOLDER = re.compile(r"results are in (.+)")
-FLOWERS_OWN = re.compile(r"(DEBUG|INFO|WARNING|ERROR) +:|Using SuperLink|Successfully |$")
+INTERRUPTED = 130
+COMPLETED = "finished:completed"
 
 
 class Stream:
-    """What ``flwr`` says of a run, read on a second thread until it ends."""
+    """The log of a run as ``flwr log`` streams it, read on a second thread until it ends."""
 
-    def __init__(self, words: list[str]) -> None:
-        self.process = subprocess.Popen(
+    def __init__(self, run_id: str, connection: str) -> None:
+        words = ["log", run_id, connection, "--stream"]
+        self.process = start(
             [*executable("flwr"), *words],
-            env=environment() | {"PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=end_with_parent,
+            environment() | {"PYTHONUNBUFFERED": "1"},
+            output=subprocess.PIPE,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
-    def own(self) -> list[str]:
-        """The run's own lines, without Flower's."""
-        return [line for line in list(self.lines) if not FLOWERS_OWN.match(line)]
-
-    @property
-    def run_id(self) -> str:
-        """The run's number, as soon as it is known."""
-        return self._first(STARTED)
+    def own_lines(self) -> list[str]:
+        """The run's own lines, without Flower's and without their mark."""
+        return [s.removeprefix(LINE_MARK) for s in list(self.lines) if s.startswith(LINE_MARK)]
 
     @property
     def folder(self) -> str:
-        """Where the run says its results are, as soon as it does."""
-        return self._first(FOLDER)
+        """Where the run's results are, once its log says so."""
+        found = (s for s in self.own_lines if s.startswith(RESULTS_ARE_IN))
+        return next(found, "").removeprefix(RESULTS_ARE_IN)
 
-    def goes_on(self, seconds: float) -> bool:
-        """Wait a little; say whether there may be more."""
+    def is_open(self, seconds: float) -> bool:
+        """Wait up to so many seconds for the stream's end; return whether there may be more."""
         self._reader.join(seconds)
         return self._reader.is_alive()
 
     def close(self) -> None:
-        """End the reading; the run is not touched."""
+        """Stop reading; the run is not affected."""
         stop(self.process)
         self._reader.join()
 
@@ -89,12 +82,7 @@ class Stream:
         assert self.process.stdout is not None
         with self.process.stdout as output:
             for line in output:
-                self.lines.append(COLOUR.sub("", line.decode(errors="replace")).rstrip())
-        self.process.wait()
-
-    def _first(self, pattern: re.Pattern[str]) -> str:
-        found = (pattern.match(line) for line in list(self.lines))
-        return next((match.group(1) for match in found if match), "")
+                self.lines.append(line.decode(errors="replace").rstrip())
 
 
 def submit_run(config: RunConfig, connection: Connection) -> int:
@@ -107,41 +95,70 @@ def submit_run(config: RunConfig, connection: Connection) -> int:
             f"{config.seed}, clients are the nodes of '{connection.name}'",
             highlight=False,
         )
-    with tempfile.TemporaryDirectory(prefix="fedsuite-") as place:
-        settings = Path(place) / "run-config.toml"
-        settings.write_text("".join(f"{k} = {to_toml(v)}\n" for k, v in config.flat().items()))
-        words = ["run", str(app_folder()), connection.name]
-        stream = Stream([*words, "--run-config", str(settings), "--stream"])
-        return Follower(config, connection, console, stream).follow()
+    with tempfile.TemporaryDirectory(prefix="fedsuite-") as folder:
+        settings = write_settings(Path(folder) / "run-config.toml", config.flat())
+        return Follower(config, connection, console).run(settings)
 
 
 class Follower:
-    """Follows one run to its end."""
+    """Submits one run and follows it to its end."""
 
-    def __init__(
-        self, config: RunConfig, connection: Connection, console: Console, stream: Stream
-    ) -> None:
+    def __init__(self, config: RunConfig, connection: Connection, console: Console) -> None:
         self.config, self.connection, self.console = config, connection, console
-        self.stream = stream
         self.run_id = self.folder = ""
         self.shown = 0
+        self.log: list[str] = []
 
-    def follow(self) -> int:
-        """Show progress until the run has ended; return the command's status."""
+    def run(self, settings: Path) -> int:
+        """Submit the run, show its progress until it has ended; return the command's status."""
         try:
-            self._watch()
-            status, details = self._final_status()
+            self._submit(settings)
+            self._say(f"run {self.run_id} on '{self.connection.name}'")
+            status, details = self._follow()
         except KeyboardInterrupt:
             return self._interrupted()
-        finally:
-            self.stream.close()
         if not self._is_visible:
             return self._conclude_elsewhere(status, details)
         self._keep_log()
         code = conclude(Path(self.folder), self.console)
         if code:
-            self._say(f"{self._how_to_resume} goes on with it")
+            self._say(f"to resume it: {self._resume_command}")
         return code
+
+    def _submit(self, settings: Path) -> None:
+        """Submit on a second thread: after Ctrl-C the run's id is still needed to stop the run."""
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(submit, self.connection.name, settings)
+            try:
+                self.run_id = answer.result()
+            except KeyboardInterrupt:
+                with suppress(CommandFailed):
+                    self.run_id = answer.result()
+                raise
+            except CommandFailed as error:
+                raise UserError(
+                    f"The SuperLink '{self.connection.name}' ({self.connection.address}) did not "
+                    f"accept the run. {error}"
+                ) from None
+
+    def _follow(self) -> tuple[str, str]:
+        """Stream the run until it has ended, again if only the stream has; return its status."""
+        lost_at: float | None = None
+        while True:
+            self._watch()
+            try:
+                status, details = run_status(self.run_id, self.connection.name)
+                if status.startswith("finished"):
+                    return status, details
+                lost_at = None
+            except CommandFailed as error:
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > STATUS_SECONDS:
+                    raise UserError(
+                        "The SuperLink can no longer be reached; the run may still be running. "
+                        f"`flwr log {self.run_id} {self.connection.name}` follows it. {error}"
+                    ) from None
+                time.sleep(1)
 
     @property
     def _is_visible(self) -> bool:
@@ -151,107 +168,74 @@ class Follower:
 
     def _watch(self) -> None:
         """Show the run's rounds until the stream ends."""
-        running = True
-        while running:
-            running = self.stream.goes_on(POLL_SECONDS)
-            self._learn()
-            if self._is_visible:
-                follow(Path(self.folder), self.config.num_rounds, self.stream.goes_on, self.console)
-                return
-            self._print_new_lines()
+        stream = Stream(self.run_id, self.connection.name)
+        try:
+            is_open = True
+            while is_open:
+                is_open = stream.is_open(POLL_SECONDS)
+                self.folder = self.folder or stream.folder
+                if self._is_visible:
+                    rounds = self.config.num_rounds
+                    follow(Path(self.folder), rounds, stream.is_open, self.console)
+                    break
+                self._print_new_lines(stream.own_lines)
+        finally:
+            stream.close()
+            self.log = stream.lines
 
-    def _learn(self) -> None:
-        self.folder = self.folder or self.stream.folder
-        if not self.run_id and self.stream.run_id:
-            self.run_id = self.stream.run_id
-            self._say(f"run {self.run_id} on '{self.connection.name}'")
-
-    def _print_new_lines(self) -> None:
-        lines = self.stream.own
-        for line in lines[self.shown :] if self.run_id else []:
+    def _print_new_lines(self, lines: list[str]) -> None:
+        """Print what was not printed before; a new stream begins with the run's first line."""
+        for line in lines[self.shown :]:
             self._say(line)
-        self.shown = max(self.shown, len(lines)) if self.run_id else 0
-
-    def _final_status(self) -> tuple[str, str]:
-        """Ask how the run ended; if only the stream did, go on following."""
-        self._learn()
-        if not self.run_id:
-            raise UserError(
-                f"The SuperLink '{self.connection.name}' ({self.connection.address}) did not take "
-                "the run. Flower said:\n" + "\n".join(self.stream.lines[-TAIL:])
-            )
-        deadline = time.monotonic() + STATUS_SECONDS
-        while True:
-            try:
-                status, details = run_status(self.run_id, self.connection.name)
-                if status.startswith("finished"):
-                    return status, details
-                self._attach_again()
-            except CommandFailed as error:
-                if time.monotonic() > deadline:
-                    raise UserError(
-                        f"The SuperLink can no longer be reached; the run may go on there. "
-                        f"`flwr log {self.run_id} {self.connection.name}` follows it. {error}"
-                    ) from None
-                time.sleep(1)
-
-    def _attach_again(self) -> None:
-        self.stream.close()
-        self.stream = Stream(["log", self.run_id, self.connection.name, "--stream"])
-        self._watch()
+        self.shown = max(self.shown, len(lines))
 
     def _interrupted(self) -> int:
-        """Stop the run, since whoever wanted it has gone."""
-        while not self.run_id and self.stream.goes_on(POLL_SECONDS):
-            self._learn()
+        """Stop the run after Ctrl-C."""
         if not self.run_id:
-            return 130
+            return INTERRUPTED
         try:
             stop_run(self.run_id, self.connection.name)
+            self._say(f"stopped run {self.run_id}; to resume it: {self._resume_command}")
         except CommandFailed as error:
             self._say(f"the run {self.run_id} could not be stopped. {error}")
-            return 130
-        self._say(f"stopped run {self.run_id}; {self._how_to_resume} goes on with it")
-        return 130
+        return INTERRUPTED
 
     @property
-    def _how_to_resume(self) -> str:
-        seen = self._is_visible
-        folder = RunFolder(Path(self.folder) if seen else Path(self.config.run_name))
-        return f"`{folder.resume_command} --superlink {self.connection.name}`"
+    def _resume_command(self) -> str:
+        run = Path(self.folder if self._is_visible else self.config.run_name)
+        return f"`{RunFolder(run).resume_command} --superlink {self.connection.name}`"
 
     def _conclude_elsewhere(self, status: str, details: str) -> int:
-        """End with what can be said of a run whose folder is on another machine."""
-        if status == "finished:completed":
-            host = self.connection.host
+        """Print what is known of a run whose folder is on another machine."""
+        if status == COMPLETED:
             self._say(
-                f"results are in {self.folder} on the SuperLink's machine; fetch them by\n"
-                f"  mkdir -p runs && scp -r {host}:{self.folder} runs/\n"
-                f"and `fedsuite show {self.config.run_name}` shows them"
+                f"results are in {self.folder} on the SuperLink's machine; to fetch and show them:"
+                f"\n  mkdir -p runs && scp -r {self.connection.host}:{self.folder} runs/"
+                f"\n  fedsuite show {self.config.run_name}"
             )
             return 0
         why = "" if details == "N/A" else f": {details}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
-            f"`flwr log {self.run_id} {self.connection.name}` shows all of its log.",
+            f"`flwr log {self.run_id} {self.connection.name}` shows its whole log.",
             file=sys.stderr,
         )
         return 1
 
     def _keep_log(self) -> None:
-        """Leave the run's lines beside its results, as the other engines do."""
+        """Append the run's log to its folder, as the other engines do."""
         try:
             with RunFolder(Path(self.folder)).log_file.open("a") as log:
-                log.write("\n".join([*self.stream.lines, ""]))
+                log.write("\n".join([*self.log, ""]))
         except OSError:
-            self._say(f"{self.folder} belongs to somebody else; run.log is not written there")
+            self._say(f"{self.folder} belongs to another user; run.log is not written")
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _settle(config: RunConfig, connection: Connection) -> RunConfig:
-    """Name the run; on this machine let results land where the user stands."""
+    """Name the run; on this machine its results folder is relative to the current directory."""
     if connection.is_loopback:
         config, folder = claim_folder(config)
         return dataclasses.replace(config, results_dir=str(folder.parent))

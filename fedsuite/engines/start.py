@@ -1,49 +1,45 @@
-"""Start a run on this machine: check what can be checked, hand over to an engine, show the end."""
+"""Start a run on this machine: check the settings, hand over to an engine, show the results."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
-import os
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
-from fedsuite.core.settings import UserError
-from fedsuite.engines.ray import failure, run_ray
-from fedsuite.records.folder import RunFolder, default_name, make_folder
+from fedsuite.engines.contract import EngineOptions, IsRunning
+from fedsuite.engines.table import load_engine
+from fedsuite.flower.commands import log_tail
+from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import read_run
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible
 
+TAIL = 40
+
 
 def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
-    """Check everything that can be checked, then hand over to the engine."""
+    """Check everything that can be checked, then execute the run; return the command's status."""
+    execute = load_engine(engine)
     console = Console()
     config, folder = claim_folder(config)
     pick_device(config.device)
     check_feasible(config)
     announce(config, console)
 
-    def watch(alive: Callable[[float], bool]) -> None:
-        follow(folder, config.num_rounds, alive, console)
+    def show_progress(is_running: IsRunning) -> None:
+        follow(folder, config.num_rounds, is_running, console)
 
-    if engine == "inline":
-        _run_here(config, nodes or 1, watch)
-    else:
-        run_ray(config, nodes or os.cpu_count() or 1, gpus, watch)
+    execute(config, EngineOptions(nodes, gpus), show_progress)
     return conclude(folder, console)
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
-    """Name the run if it has no name, and see that its folder is free, or there to go on with."""
+    """Name the run if it has no name; refuse a folder that another run has."""
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = RunFolder.of(config)
@@ -55,7 +51,7 @@ def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
 
 
 def announce(config: RunConfig, console: Console) -> None:
-    """Say in a line what is going to run."""
+    """Print in a line what is going to run."""
     console.print(
         f"[bold]{config.algo}[/bold] on {config.dataset}: {config.model}, {config.partition}, "
         f"{config.num_clients} clients, {config.num_rounds} rounds, seed {config.seed}",
@@ -73,48 +69,10 @@ def conclude(folder: Path, console: Console) -> int:
     return 0
 
 
-def _run_here(
-    config: RunConfig, nodes: int, watch: Callable[[Callable[[float], bool]], None]
-) -> None:
-    """Run inline on a second thread, so that this one can show progress."""
-    from fedsuite.engines.inline import run_inline
-
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run_inline(config, nodes)
-        except BaseException as error:
-            errors.append(error)
-            logging.getLogger("fedsuite").exception("the run ended")
-
-    def alive(seconds: float) -> bool:
-        thread.join(seconds)
-        return thread.is_alive()
-
-    thread = threading.Thread(target=work, daemon=True)
-    with log_file(RunFolder.of(config).log_file):
-        thread.start()
-        watch(alive)
-    if errors and isinstance(errors[0], UserError):
-        raise errors[0]
-
-
-@contextmanager
-def log_file(path: Path) -> Iterator[None]:
-    """Send the run's own lines to a file instead of the terminal."""
-    make_folder(path.parent)
-    logger = logging.getLogger("fedsuite")
-    before = logger.level, logger.propagate
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
+def failure(folder: Path) -> str:
+    """Return why a run failed, by its record or else the end of its log; "" if it did not."""
+    files = RunFolder(folder)
+    if files.state.done:
+        return ""
+    tail = f"The run ended before it was done. {log_tail(files.log_file, TAIL)}"
+    return files.reason or tail

@@ -1,10 +1,9 @@
-"""Flower's own commands as processes: which one, with which environment, and how they end."""
+"""Flower's commands: which executable, in which environment, and what ``flwr`` answers."""
 
 from __future__ import annotations
 
-import ctypes
+import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -12,24 +11,36 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+import tomli_w
 
 from fedsuite.core.settings import Scalar, UserError
 
-COMMAND_PID = "FEDSUITE_COMMAND_PID"
+COMMAND = "FEDSUITE_COMMAND"
 START_SECONDS = 120.0
-STOP_SECONDS = 15.0
-PR_SET_PDEATHSIG = 1
+ANSWER_SECONDS = 60.0
+SUBMIT_SECONDS = 600.0
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+
+
+class CommandFailed(UserError):
+    """A ``flwr`` command failed; the message quotes its error."""
 
 
 def app_folder() -> Path:
-    """Return the Flower app's folder: the source checkout this package lives in."""
+    """Return the Flower app's folder: the source checkout that contains this package."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / "pyproject.toml").exists():
         raise UserError(
-            "Flower is handed the app's source, and there is no pyproject.toml beside "
+            "Flower needs the app's source, and there is no pyproject.toml beside "
             f"{folder / 'fedsuite'}. Install from a checkout with `pip install -e .`, or use "
             "--engine inline."
         )
@@ -37,30 +48,78 @@ def app_folder() -> Path:
 
 
 def executable(name: str) -> list[str]:
-    """Return Flower's command of this very Python environment."""
+    """Return a command of Flower, from this Python environment if it has one."""
     beside = Path(sys.executable).parent / name
     return [str(beside)] if beside.exists() else [name]
 
 
 def environment(home: Path | None = None, **extra: str) -> dict[str, str]:
-    """Return the environment of Flower's commands: quiet, and with this Python's tools first.
+    """Return the environment of Flower's commands: no telemetry, this Python's tools first.
 
-    ``home`` is Flower's own folder; without it the user's.
+    ``home`` is Flower's home folder; without it the user's.
     """
-    quiet = {
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    }
-    inherited = {key: value for key, value in os.environ.items() if key != COMMAND_PID}
+    inherited = {key: value for key, value in os.environ.items() if key != COMMAND}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     own = {"FLWR_HOME": str(home)} if home is not None else {}
-    return inherited | {"PATH": path} | quiet | own | extra
+    return inherited | {"PATH": path} | QUIET | own | extra
 
 
-def free_port() -> int:
-    """Return a TCP port that is free on loopback now."""
-    return free_ports(1)[0]
+def write_settings(path: Path, values: Mapping[str, Scalar]) -> Path:
+    """Write a TOML file for ``--run-config`` or ``--node-config``; return its path."""
+    path.write_text(tomli_w.dumps(values))
+    return path
+
+
+def flwr(
+    words: Sequence[str], home: Path | None = None, seconds: float = ANSWER_SECONDS
+) -> dict[str, Any]:
+    """Run ``flwr ... --format json`` and return its answer.
+
+    A session of its own keeps Ctrl-C from interrupting it halfway.
+    """
+    try:
+        done = subprocess.run(
+            [*executable("flwr"), *words, "--format", "json"],
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise CommandFailed(
+            f"`flwr {' '.join(words)}` did not answer within {seconds:.0f} s. Is the SuperLink "
+            "running, and can it be reached from here?"
+        ) from None
+    answer = _read(done.stdout)
+    if done.returncode or not answer.get("success"):
+        said = str(answer.get("error-message") or done.stdout + done.stderr).strip()
+        raise CommandFailed(f"`flwr {' '.join(words)}` failed: {said}")
+    return answer
+
+
+def submit(connection: str, run_config: Path, home: Path | None = None) -> str:
+    """Submit a run of this app to a SuperLink; return the run's id."""
+    words = ["run", str(app_folder()), connection, "--run-config", str(run_config)]
+    return str(flwr(words, home, SUBMIT_SECONDS)["run-id"])
+
+
+def run_status(run_id: str, connection: str, home: Path | None = None) -> tuple[str, str]:
+    """Return a run's status in Flower's words (``finished:completed``), and its details."""
+    run = flwr(["list", connection, "--run-id", run_id], home)["runs"][0]
+    return str(run["status"]), str(run["status-details"])
+
+
+def stop_run(run_id: str, connection: str, home: Path | None = None) -> None:
+    """Stop a run."""
+    flwr(["stop", run_id, connection], home)
+
+
+def online_nodes(connection: str, home: Path | None = None) -> set[str]:
+    """Return the ids of the SuperNodes that are connected now."""
+    nodes = flwr(["supernode", "list", connection], home)["nodes"]
+    return {str(node["node-id"]) for node in nodes if node["status"] == "online"}
 
 
 def free_ports(count: int) -> list[int]:
@@ -73,7 +132,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_healthy(port: int, ca: Path | None = None) -> bool:
-    """Say whether a SuperLink on loopback answers; with ``ca`` over TLS."""
+    """Return whether a SuperLink answers on loopback; with ``ca`` over TLS."""
     scheme = "https" if ca is not None else "http"
     try:
         trust = ssl.create_default_context(cafile=str(ca)) if ca is not None else None
@@ -84,10 +143,12 @@ def is_healthy(port: int, ca: Path | None = None) -> bool:
         return False
 
 
-def await_health(alive: Callable[[], bool], port: int, log: Path, ca: Path | None = None) -> None:
-    """Wait until a SuperLink answers; else say what its log ends with."""
+def await_health(
+    is_running: Callable[[], bool], port: int, log: Path, ca: Path | None = None
+) -> None:
+    """Wait until a SuperLink answers; if it does not, quote the end of its log."""
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and alive():
+    while time.monotonic() < deadline and is_running():
         if is_healthy(port, ca):
             return
         time.sleep(0.1)
@@ -100,29 +161,9 @@ def log_tail(log: Path, lines: int = 20) -> str:
     return "\n".join([f"{log} ends with:", *text[-lines:]])
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process group we started: politely, then for good; nothing if it has ended itself."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def end_with_parent() -> None:
-    """Ask the kernel to end this child when its parent dies, however it dies (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def to_toml(value: Scalar) -> str:
-    """Write a value as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)
+def _read(text: str) -> dict[str, Any]:
+    start = text.find("{")
+    try:
+        return dict(json.loads(text[start:])) if start >= 0 else {}
+    except ValueError:
+        return {}

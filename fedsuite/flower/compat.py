@@ -1,33 +1,50 @@
-"""The few private parts of Flower 1.39 that this project needs, all in one place.
+"""The parts of Flower 1.39 that are not public and that this project needs.
 
-When Flower moves, this is the file to mend: nothing else touches what Flower does not publish.
+When Flower changes, this is the file to adapt: nothing else relies on what Flower does not publish.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
+
 import httpx
 from flwr.app import Message
 from flwr.cli.constant import DEFAULT_FLOWER_CONFIG_TOML
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 __all__ = [
+    "CLIENT_APP_FAILED",
     "DEFAULT_FLOWER_CONFIG_TOML",
-    "SIMULATION",
+    "FAST_POLLING",
+    "KEY_IN_USE",
+    "SUPERNODE_CONNECTED",
     "TRANSPORT_ERRORS",
+    "UNREADABLE_REPLY",
     "Run",
     "is_simulated",
+    "make_run",
+    "option_parsers",
     "set_message_id",
     "set_source",
-    "simulated_run",
 ]
 
-SIMULATION = "flwr-simulation"
+SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
 SERVER_ID = 1
 TASK_ID = 1
+UNREADABLE_REPLY = ErrorCode.UNKNOWN
+CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 # What a grid raises when the SuperLink cannot be reached, as opposed to a reply it cannot read.
 TRANSPORT_ERRORS = (httpx.HTTPError,)
+# How often processes look for new work, in seconds; Flower's own interval is one second.
+FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
+# What a SuperLink answers if a key is registered already.
+KEY_IN_USE = "already in use"
+# What a SuperNode logs once the SuperLink has accepted it.
+SUPERNODE_CONNECTED = b"SuperNode ID"
 
 
 def is_simulated(grid: Grid) -> bool:
@@ -35,10 +52,10 @@ def is_simulated(grid: Grid) -> bool:
     return grid.run.primary_task_type == SIMULATION
 
 
-def simulated_run(run_id: int) -> Run:
+def make_run(run_id: int, simulated: bool = True) -> Run:
     """Make a run for a grid of our own, and let messages made in this process belong to it."""
     run = Run.create_empty(run_id=run_id)
-    run.primary_task_type = SIMULATION
+    run.primary_task_type = SIMULATION if simulated else SERVERAPP
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = TASK_ID, run_id, SERVER_ID
     return run
 
@@ -49,5 +66,16 @@ def set_message_id(message: Message, number: str) -> None:
 
 
 def set_source(message: Message, node_id: int) -> None:
-    """Say whom a reply is from: known from the message it answers, not believed."""
+    """Set whom a reply is from: known from the message it answers, not taken from the reply."""
     message.metadata.__dict__["_src_node_id"] = node_id
+
+
+def option_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
+    """Return what makes the argument parsers of Flower's services, by their names."""
+    from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
+    from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+
+    return {
+        "flower-superlink": _parse_args_run_superlink,
+        "flower-supernode": _parse_args_run_supernode,
+    }

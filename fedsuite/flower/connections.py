@@ -1,6 +1,6 @@
 """Flower's connections: the ``[superlink.NAME]`` entries of ``config.toml`` in Flower's home.
 
-Only our own entry is written or removed; every other line of the file stays as it is.
+Only the entry named is written or removed; other entries and comments stay as they are.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import tomllib
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable, Table
+
 from fedsuite.core.files import write_atomically
 from fedsuite.core.settings import UserError, suggest
-from fedsuite.flower.commands import to_toml
-from fedsuite.flower.compat import DEFAULT_FLOWER_CONFIG_TOML
 
 LOCAL = "local-deployment"
+SECTION = "superlink"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-HEADER = re.compile(r"\s*\[")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Connection:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the SuperLink is on this machine; ``:local:`` is the one Flower starts."""
+        """Whether the SuperLink is on this machine; Flower itself starts ``:local:``."""
         if self.address.startswith(":local"):
             return True
         try:
@@ -48,21 +50,21 @@ class Connection:
 
 
 def config_file(home: Path | None = None) -> Path:
-    """Return the file of connections: in ``home``, else where Flower looks (``FLWR_HOME``)."""
+    """Return the file of connections, in ``home`` or else in Flower's home (``FLWR_HOME``)."""
     usual = os.environ.get("FLWR_HOME")
     folder = home or (Path(usual) if usual else Path.home() / ".flwr")
     return folder / "config.toml"
 
 
 def find_connection(name: str, home: Path | None = None) -> Connection:
-    """Return a connection by its name, or say which there are."""
+    """Return a connection by its name, or list the names that exist."""
     path = config_file(home)
-    entries = _entries(_read(path), path)
+    entries = _entries(_read(path))
     if name not in entries:
-        choices = suggest(name, entries) if entries else "There is none."
+        choices = f"{suggest(name, entries)} " if entries else ""
         raise UserError(
-            f"There is no SuperLink connection '{name}' in {path}. {choices} `fedsuite deploy up` "
-            f"makes '{LOCAL}', `fedsuite deploy connect` any other."
+            f"There is no SuperLink connection '{name}' in {path}. {choices}`fedsuite deploy up` "
+            f"creates '{LOCAL}', `fedsuite deploy connect` any other."
         )
     entry = entries[name]
     ca = entry.get("root-certificates")
@@ -71,88 +73,92 @@ def find_connection(name: str, home: Path | None = None) -> Connection:
 
 def connection_names(home: Path | None = None) -> list[str]:
     """Return the names of all connections."""
-    path = config_file(home)
-    return sorted(_entries(_read(path), path))
+    return sorted(_entries(_read(config_file(home))))
 
 
 def write_connection(connection: Connection, home: Path | None = None) -> Path:
     """Add or replace one entry; return the file."""
-    path = config_file(home)
-    text = _read(path) if path.exists() else DEFAULT_FLOWER_CONFIG_TOML
     if not NAME.fullmatch(connection.name):
         raise UserError(
-            f"A connection cannot be called '{connection.name}': use letters, digits, '-' and '_'."
+            f"invalid connection name '{connection.name}': use letters, digits, '-' and '_'."
         )
-    trust = (
-        f"root-certificates = {to_toml(str(connection.ca))}"
-        if connection.ca is not None
-        else "insecure = true"
-    )
-    entry = f"[superlink.{connection.name}]\naddress = {to_toml(connection.address)}\n{trust}\n"
-    rest = _without(text, connection.name)
-    _replace(path, text, f"{rest.rstrip()}\n\n{entry}" if rest.strip() else entry, connection.name)
+    path = config_file(home)
+    document = _read(path) if path.exists() else tomlkit.parse(_default_file())
+    document = tomlkit.parse(_without(document, connection.name))
+    section = document.setdefault(SECTION, tomlkit.table(is_super_table=True))
+    inline = isinstance(section, InlineTable)
+    section[connection.name] = tomlkit.inline_table() if inline else tomlkit.table()
+    entry = section[connection.name]
+    entry["address"] = connection.address
+    if connection.ca is not None:
+        entry["root-certificates"] = str(connection.ca)
+    else:
+        entry["insecure"] = True
+    _write(path, tomlkit.dumps(document))
     return path
 
 
 def remove_connection(name: str, home: Path | None = None) -> bool:
-    """Remove one entry; say whether it was there."""
+    """Remove one entry; return whether it existed."""
     path = config_file(home)
-    text = _read(path)
-    if name not in _entries(text, path):
+    document = _read(path)
+    if name not in _entries(document):
         return False
-    _replace(path, text, _without(text, name).rstrip() + "\n", name)
+    _write(path, _without(document, name).rstrip() + "\n")
     return True
 
 
-def _without(text: str, name: str) -> str:
-    """Cut an entry out: its header and settings, not the comments that follow them."""
-    own = re.compile(rf'\s*\[\s*superlink\s*\.\s*["\']?{re.escape(name)}["\']?\s*[.\]]')
-    kept: list[str] = []
-    loose: list[str] = []
-    inside = False
-    for line in text.splitlines(keepends=True):
-        if HEADER.match(line):
-            inside = bool(own.match(line))
-            if not inside:
-                kept += loose
-            loose = []
-        if not inside:
-            kept.append(line)
-        elif not line.strip() or line.lstrip().startswith("#"):
-            loose.append(line)
-        elif not HEADER.match(line):
-            loose = []
-    return "".join(kept + loose)
+def _without(document: tomlkit.TOMLDocument, name: str) -> str:
+    """Return the file without an entry, but with the comments after it, which are the next one's.
+
+    Entries of one section may stand in several places of a file.
+    """
+    for key, section in document.body:
+        if key is None or key.key != SECTION:
+            continue
+        for index, (entry_key, entry) in enumerate(section.value.body):
+            if entry_key is not None and entry_key.key == name:
+                after = _trailing_comments(entry)
+                section.value.remove(entry_key)
+                if after:
+                    section.value.body[index] = (None, tomlkit.ws(after))
+    return tomlkit.dumps(document)
 
 
-def _replace(path: Path, before: str, after: str, name: str) -> None:
-    """Write the file if nothing but our entry has changed."""
+def _trailing_comments(entry: Any) -> str:
+    """Return the comments and blank lines after the last key of an entry or of its subtables."""
+    trailing = ""
+    for key, item in reversed(entry.value.body if isinstance(entry, Table) else []):
+        if key is not None:
+            return _trailing_comments(item) + trailing
+        trailing = item.as_string() + trailing
+    return trailing
+
+
+def _entries(document: tomlkit.TOMLDocument) -> dict[str, dict[str, Any]]:
+    found = document.unwrap().get(SECTION, {})
+    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
+
+
+def _read(path: Path) -> tomlkit.TOMLDocument:
     try:
-        old, new = _entries(before, path), _entries(after, path)
-    except UserError:
-        old, new = {}, {name: {}, "": {}}
-    old.pop(name, None)
-    new.pop(name, None)
-    if old != new:
-        raise UserError(
-            f"[superlink.{name}] in {path} is written in a way that cannot be changed without "
-            "touching other entries. Remove that entry by hand and try again."
-        )
+        return tomlkit.parse(path.read_text() if path.exists() else "")
+    except TOMLKitError as error:
+        raise UserError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file, not a link to it, and keep its permissions."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode if path.exists() else None
-    write_atomically(path, after.encode())
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    write_atomically(path, text.encode(), mode)
     if mode is not None:
         path.chmod(mode)
 
 
-def _entries(text: str, path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        found = tomllib.loads(text).get("superlink", {})
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}.") from None
-    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
+def _default_file() -> str:
+    """Return what Flower writes into a new file; imported here, since it loads all of Flower."""
+    from fedsuite.flower.compat import DEFAULT_FLOWER_CONFIG_TOML
 
-
-def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    return DEFAULT_FLOWER_CONFIG_TOML

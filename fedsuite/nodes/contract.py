@@ -1,4 +1,9 @@
-"""What the training loop asks of nodes, simulated or deployed."""
+"""What the training loop needs of nodes, simulated or deployed.
+
+The loop calls :meth:`Nodes.open_run`, then :meth:`Nodes.meet`, and in every round
+:meth:`Nodes.prepare_round` and :meth:`Nodes.exchange`. The strategy itself sees only
+:class:`strategies.round.Hosts`: which clients are available, and which node computes which.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +19,28 @@ from strategies.round import Hosts
 
 
 class Nodes(Hosts, Protocol):
-    """Who computes a run's clients."""
+    """The nodes that compute a run's clients."""
 
     @property
     def identities(self) -> Mapping[str, int]:
-        """The numbers of clients that are known by a name."""
+        """The clients known by their owner's name rather than by a number, owner -> client."""
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
-        """Take in what every message must say of the run; again when its settings change."""
+        """Set what every message says of the run; called again when its settings change."""
 
     def save(self, folder: Path) -> None:
-        """Keep in the run's folder what was agreed with the nodes."""
+        """Write to the run's folder what was agreed with the nodes."""
 
     def meet(self, grid: Grid) -> None:
-        """Meet the nodes before the first round, so that a problem shows early."""
+        """Meet the nodes before the first round, so that problems show early."""
 
     def prepare_round(self, grid: Grid, config: RunConfig, expelled: Collection[int]) -> int:
-        """Wait until enough clients are there; return how many there are by now, here or not."""
+        """Wait until enough clients are connected; return the number of all clients known."""
 
     def client_sizes(self) -> dict[int, int]:
-        """Return how many rows each client trains on, as far as is known."""
+        """Return how many rows each client trains on, as far as known."""
 
     def exchange(
         self, grid: Grid, messages: Sequence[Message], seconds: float
     ) -> Iterable[Message]:
-        """Send messages and wait for their replies, so long at most."""
+        """Send messages and return their replies, after ``seconds`` at most."""

@@ -9,15 +9,19 @@ from collections.abc import Sequence
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from fedsuite.flower.compat import TRANSPORT_ERRORS, set_message_id, set_source
+from fedsuite.flower.compat import (
+    TRANSPORT_ERRORS,
+    UNREADABLE_REPLY,
+    set_message_id,
+    set_source,
+)
 
 log = logging.getLogger("fedsuite")
 POLL_SECONDS = 1.0
-UNREADABLE = 1
 
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
-    """Send messages and wait for their replies, so long at the most."""
+    """Send messages; return the replies that arrive within ``seconds``."""
     numbers = grid.push_messages(messages)
     waiting = {
         number: message.metadata.dst_node_id
@@ -38,17 +42,18 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Me
 
 
 def pull(grid: Grid, number: str, node: int) -> list[Message]:
-    """Return the reply to one message, if it is there; one that cannot be read is an error.
+    """Return the reply to one message, if it has arrived; an unreadable one becomes an error.
 
-    Replies are fetched one by one: Flower reads what a node sent as it fetches it, and garbage of
-    one must not cost the others theirs. Whom it is from is known from the message, not believed.
+    Replies are fetched one by one: Flower decodes what a node sent as it fetches it, and garbage
+    from one node must not cost the others their replies. The sender is taken from the message
+    that is answered, not from the reply.
     """
     try:
         replies = list(grid.pull_messages([number]))
     except TRANSPORT_ERRORS:
         raise
     except Exception as problem:
-        log.warning("what node %d sent cannot be read: %r", node, problem)
+        log.warning("the reply of node %d cannot be read: %r", node, problem)
         return [_unreadable(number, node, problem)]
     for reply in replies:
         set_source(reply, node)
@@ -58,4 +63,5 @@ def pull(grid: Grid, number: str, node: int) -> list[Message]:
 def _unreadable(number: str, node: int, problem: Exception) -> Message:
     question = Message(RecordDict(), node, MessageType.QUERY)
     set_message_id(question, number)
-    return Message(Error(UNREADABLE, f"its reply cannot be read: {problem!r}"), reply_to=question)
+    reason = f"its reply cannot be read: {problem!r}"
+    return Message(Error(UNREADABLE_REPLY, reason), reply_to=question)

@@ -1,7 +1,7 @@
-"""What a deployed SuperNode is: its node-config, its data, its state on its own disk.
+"""A deployed SuperNode: its node-config, its data, its state on its own disk.
 
 The server never names a path on a node. A node with ``data-path`` trains on that and on nothing
-else, whatever it is asked.
+else, whatever the server asks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunConfig
-from fedsuite.core.protocol import OWN, PARTITION, member_name
+from fedsuite.core.protocol import OWN, PARTITION, owner_name
 from fedsuite.core.settings import UserError
 from tasks.own_task import describe_path, own_task
 from tasks.task import Task, open_task
 
 HOW = (
     "Start the SuperNode with --node-config 'data-path=\"/its/data\"' for data of its own, or with "
-    "--node-config 'partition-id=0 num-partitions=4' for a part of a shared dataset."
+    "--node-config 'partition-id=0 num-partitions=4' for a partition of a shared dataset."
 )
 
 
@@ -34,13 +34,13 @@ class NodeData:
     kind: str
     state_dir: Path
     data_path: Path | None = None
-    partition: int = 0
-    partitions: int = 0
+    partition_id: int = 0
+    num_partitions: int = 0
     data_root: str = ""
 
     @property
     def identity(self) -> str:
-        """The secret by which an owner of data is known again; made once, kept on its disk."""
+        """The secret that identifies an owner of data; made once, kept on its disk."""
         name = sha256(str(self.data_path).encode()).hexdigest()[:16]
         path = self.state_dir / f"identity-{name}"
         if not path.exists():
@@ -58,7 +58,7 @@ class NodeData:
 
 
 def read_node_data(node_config: Mapping[str, Any]) -> NodeData:
-    """Read a SuperNode's node-config; what is missing or contradictory is refused."""
+    """Read a SuperNode's node-config; refuse one that is incomplete or contradictory."""
     given = " ".join(f"{key}={value!r}" for key, value in node_config.items()) or "nothing"
     parts = [key for key in ("partition-id", "num-partitions") if key in node_config]
     default = os.environ.get("FEDSUITE_STATE") or Path.home() / ".local" / "state" / "fedsuite"
@@ -66,47 +66,50 @@ def read_node_data(node_config: Mapping[str, Any]) -> NodeData:
     if "data-path" in node_config:
         if parts:
             raise UserError(
-                f"node-config has data-path and {parts[0]}, which contradict each other: rows of "
-                "its own, or a part of a shared dataset. Leave one of them out."
+                f"node-config has data-path and {parts[0]}, which contradict each other: data of "
+                "its own, or a partition of a shared dataset. Remove one of them."
             )
         path = Path(str(node_config["data-path"])).expanduser().absolute()
         if not path.exists():
-            raise UserError(f"data-path = '{path}' is not possible: it is not on this node.")
+            raise UserError(
+                f"invalid value '{path}' for data-path: it does not exist on this node."
+            )
         return NodeData(OWN, state, data_path=path)
     if len(parts) < 2:
-        raise UserError(f"node-config says {given}, not which data this node has. {HOW}")
+        raise UserError(f"node-config has {given}, and does not name this node's data. {HOW}")
     number, count = node_config["partition-id"], node_config["num-partitions"]
     whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (number, count))
     if not whole or not 0 <= number < count:
         raise UserError(
-            f"partition-id = {number} of num-partitions = {count} is not possible: ids are whole "
-            "numbers from 0, below num-partitions."
+            f"invalid value '{number}' for partition-id with num-partitions = {count}: ids are "
+            "whole numbers from 0, below num-partitions."
         )
     root = str(node_config.get("data-root", ""))
-    return NodeData(PARTITION, state, partition=number, partitions=count, data_root=root)
+    return NodeData(PARTITION, state, partition_id=number, num_partitions=count, data_root=root)
 
 
-def introduce(place: NodeData, config: RunConfig) -> dict[str, Any]:
+def introduce(node: NodeData, config: RunConfig) -> dict[str, Any]:
     """Return what the server may know of this node."""
-    if place.data_path is None:
-        open_partition(place, dataclasses.replace(config, num_clients=place.partitions))
-        return {"kind": PARTITION, "place": place.partition, "places": place.partitions}
-    description = describe_path(place.data_path, config.dataset, config.label_column)
-    return {"kind": OWN, "identity": place.identity, "description": description.to_json()}
+    if node.data_path is None:
+        count = node.num_partitions
+        open_partition(node, dataclasses.replace(config, num_clients=count))
+        return {"kind": PARTITION, "partition-id": node.partition_id, "num-partitions": count}
+    description = describe_path(node.data_path, config.dataset, config.label_column)
+    return {"kind": OWN, "identity": node.identity, "description": description.to_json()}
 
 
 def open_node_data(
-    place: NodeData, config: RunConfig, order: Mapping[str, Any], client: int
+    node: NodeData, config: RunConfig, order: Mapping[str, Any], client: int
 ) -> Task:
-    """Open this node's data for the client it is; refuse to be anybody else."""
-    if place.data_path is None:
-        if order["data"] != PARTITION or client != place.partition:
-            raise UserError(f"This node holds partition {place.partition} and no other data.")
-        return open_partition(place, config)
-    if order["data"] != OWN or order["member"] != member_name(place.identity):
-        raise UserError(f"This node trains on {place.data_path} alone, as the client it was.")
+    """Open this node's data for the client it is; refuse to be another client."""
+    if node.data_path is None:
+        if order["data"] != PARTITION or client != node.partition_id:
+            raise UserError(f"This node has partition {node.partition_id} and no other data.")
+        return open_partition(node, config)
+    if order["data"] != OWN or order["owner"] != owner_name(node.identity):
+        raise UserError(f"This node trains only on {node.data_path}, as the client it has been.")
     return own_task(
-        place.data_path,
+        node.data_path,
         str(order["schema"]),
         client,
         config.num_clients,
@@ -115,18 +118,18 @@ def open_node_data(
     )
 
 
-def open_partition(place: NodeData, config: RunConfig) -> Task:
-    """Open a shared dataset, from this node's own mirror if it names one."""
-    root = place.data_root or config.data_root
+def open_partition(node: NodeData, config: RunConfig) -> Task:
+    """Open a shared dataset, from this node's own mirror if it has one."""
+    root = node.data_root or config.data_root
     return open_task(dataclasses.replace(config, data_root=root).task)
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user reads; one that is there stays as it is."""
+    """Make a folder that only this user can read; leave an existing one as it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UserError(
-            f"state-dir = '{folder}' is not possible: {error.strerror}. Choose a folder this node "
-            "may write to."
+            f"invalid value '{folder}' for state-dir: {error.strerror}. Choose a folder that this "
+            "node can write to."
         ) from None

@@ -1,8 +1,8 @@
-"""Local differential privacy: a node noises its update before anything leaves it.
+"""Local differential privacy: a node adds noise to its update before it leaves the node.
 
-Switched on by the node's own node-config, so that nobody else can switch it off. Clipping and noise
-are Flower's ``LocalDpMod``. Its noise does not derive from the run's seed: whoever knows the seed
-could take it away again.
+It is switched on by the node's own node-config, so that the server cannot switch it off. Clipping
+and noise are Flower's ``LocalDpMod``. The noise does not derive from the run's seed: who knows the
+seed could subtract it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UPDATE = ["update"]
 
 
 def read_privacy(node_config: Mapping[str, Any]) -> LocalDpMod | None:
-    """Read a node's wish for privacy; None if it has none.
+    """Return the privacy that a node-config asks for; None if it asks for none.
 
     Two updates of norm ``C`` are at most ``2 C`` apart, which is the sensitivity.
     """
@@ -37,7 +37,7 @@ def read_privacy(node_config: Mapping[str, Any]) -> LocalDpMod | None:
     if not fine or numbers[2] >= 1:
         said = " ".join(f"{key}={value}" for key, value in zip(KEYS, values, strict=True))
         raise UserError(
-            f"{said} is not possible: privacy needs all three, positive, and dp-delta below 1, "
+            f"invalid values {said}: privacy needs all three, positive, and dp-delta below 1, "
             "e.g. dp-clipping-norm=1.0 dp-epsilon=5.0 dp-delta=1e-5."
         )
     norm, epsilon, delta = (float(value) for value in numbers)
@@ -45,7 +45,7 @@ def read_privacy(node_config: Mapping[str, Any]) -> LocalDpMod | None:
 
 
 def local_privacy(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Train, then clip and noise the update: a Flower mod around the ClientApp."""
+    """Clip the update and add noise after training: a Flower mod around the ClientApp."""
     reply = call_next(message, context)
     if message.metadata.message_type != MessageType.TRAIN or reply.has_error():
         return reply
@@ -55,8 +55,8 @@ def local_privacy(message: Message, context: Context, call_next: ClientAppCallab
     name, record = vectors[0]
     if list(record) != UPDATE or len(vectors) > 1:
         reason = (
-            f"This node asks for privacy (dp-epsilon = {guard.epsilon:g}), and this method sends "
-            "more than an update of the model. Use another method, or no privacy."
+            f"This node asks for privacy (dp-epsilon = {guard.epsilon:g}), but the algorithm sends "
+            "more than an update of the model. Use another algorithm, or no privacy."
         )
         client = int(name.partition(".")[2])
         reply.content = write_results([Result(client, error=reason)])

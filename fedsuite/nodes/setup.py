@@ -1,7 +1,8 @@
-"""How a run on deployed nodes begins: who is there, what data they have, what is agreed.
+"""The setup of a run: its final settings, the server's task, the nodes.
 
-In a simulation the settings say how many clients there are and what each has. Deployed, the nodes
-do: every node is one client, and where nodes own their data the server learns its form from them.
+In a simulation the settings determine the number of clients and their data. When deployed, the
+nodes do: every node is one client, and if nodes have data of their own, the server learns its
+schema from them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MODELS = {"image": "cnn2", "tabular": "mlp"}
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What a run begins with: settled settings, the server's task, and who computes."""
+    """What a run begins with: its final settings, the server's task, and the nodes."""
 
     config: RunConfig
     task: Task
@@ -43,15 +44,15 @@ class RunSetup:
 
 
 def set_up(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint | None) -> RunSetup:
-    """Settle what the run is: by its settings in a simulation, with the nodes when deployed."""
+    """Set up a run: by its settings in a simulation, with the nodes when deployed."""
     if not is_simulated(grid):
         return gather(config, grid, folder, checkpoint)
     task = open_task(config.task)
-    return RunSetup(config, task, SimulatedNodes(_part_sizes(task)))
+    return RunSetup(config, task, SimulatedNodes(_partition_sizes(task)))
 
 
 def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint | None) -> RunSetup:
-    """Wait for nodes and settle what the run is with them."""
+    """Wait for deployed nodes, and set up the run with the data they have."""
     known: Mapping[str, Any] = checkpoint.strategy if checkpoint is not None else {}
     path = RunFolder(folder).schema_file
     schema = read_schema(path.read_text()) if config.resume and path.exists() else None
@@ -59,13 +60,13 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         {"run": without_paths(config).to_json()},
         known.get("members"),
         _checker(schema),
-        form_in_words,
+        describe_data,
         config.num_clients if config.resume and schema is None else 0,
     )
     log.info("waiting for at least %d nodes", config.min_train_clients)
     nodes.gather(grid, config.min_train_clients, config.round_timeout)
     if nodes.kind != OWN:
-        config = settled(config, num_clients=nodes.places)
+        config = changed(config, num_clients=nodes.num_partitions)
         task = open_task(config.task)
         nodes.agreed, nodes.rows = {"data": nodes.kind}, lambda c: len(task.split.train[c])
         return RunSetup(config, task, nodes)
@@ -74,43 +75,43 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         nodes.check = _checker(schema)
     log.info("%d classes, inputs %s", len(schema.classes), schema.data_shape.input_shape)
     count = len(known["members"]) if known.get("members") else nodes.count
-    return own_setup(settled(config, num_clients=count), schema, nodes)
+    return own_setup(changed(config, num_clients=count), schema, nodes)
 
 
 def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSetup:
-    """Settle a run whose data is the nodes' own."""
-    config = settled(config, partition=OWN)
+    """Set up a run on the nodes' own data."""
+    config = changed(config, partition=OWN)
     if config.model == "auto":
-        config = settled(config, model=MODELS[schema.kind])
+        config = changed(config, model=MODELS[schema.kind])
     task = server_task(
         schema, config.server_data, config.data_root, config.probe_per_class, config.seed
     )
     if registry.find(config.algo).strategy.needs_probe and not len(task.split.probe):
         raise UserError(
-            f"{config.algo} needs a probe set on the server, and the nodes' own rows never come "
-            "there. Give server-data=FILE, rows on the SuperLink's machine."
+            f"{config.algo} needs a probe set on the server, and the nodes' own rows never leave "
+            "them. Give server-data=FILE, rows on the SuperLink's machine."
         )
     if not len(task.split.test) or config.personal_eval == "on":
         fraction = config.client_test_fraction or PERSONAL_TEST_FRACTION
-        config = settled(config, personal_eval="on", client_test_fraction=fraction)
+        config = changed(config, personal_eval="on", client_test_fraction=fraction)
     nodes.agreed = {"data": OWN, "schema": schema.to_json()}
     nodes.rows = lambda client: _own_rows(nodes, client, config.client_test_fraction)
     return RunSetup(config, task, nodes)
 
 
 def _own_rows(nodes: DeployedNodes, client: int, test_fraction: float) -> int:
-    """Return how many rows a node says it trains on; 1 as long as it has said nothing."""
+    """Return how many rows a node trains on, by its own description; 1 until it has answered."""
     if client not in nodes.answers:
         return 1
     return round((1 - test_fraction) * read_description(nodes.answers[client].description).rows)
 
 
-def _part_sizes(task: Task) -> dict[int, int]:
+def _partition_sizes(task: Task) -> dict[int, int]:
     return {client: len(rows) for client, rows in enumerate(task.split.train)}
 
 
-def settled(config: RunConfig, **changes: Any) -> RunConfig:
-    """Change settings and check them all once more."""
+def changed(config: RunConfig, **changes: Any) -> RunConfig:
+    """Change settings and validate all of them again."""
     return parse(config.flat() | {name.replace("_", "-"): v for name, v in changes.items()})
 
 
@@ -121,17 +122,17 @@ def _descriptions(nodes: DeployedNodes) -> dict[str, Description]:
     }
 
 
-def form_in_words(answer: Answer) -> str:
-    """Say what rows a node has."""
+def describe_data(answer: Answer) -> str:
+    """Return in words what data a node has."""
     description = read_description(answer.description)
     if description.kind == "image":
         return "images"
     numbers, words = sorted(description.numbers), sorted(description.categories)
-    return f"columns of numbers {numbers} and of words {words}"
+    return f"numeric columns {numbers} and categorical columns {words}"
 
 
 def _checker(schema: Schema | None) -> Callable[[Answer], str]:
-    """Return what looks at a newcomer's description; before anything is agreed, at its form."""
+    """Return a check of a node's description: against the schema, once there is one."""
 
     def check(answer: Answer) -> str:
         try:
@@ -141,15 +142,15 @@ def _checker(schema: Schema | None) -> Callable[[Answer], str]:
         if schema is None:
             return ""
         if description.kind != schema.kind:
-            return f"its rows are of kind '{description.kind}', the others' '{schema.kind}'"
+            return f"its data is of kind '{description.kind}', the other nodes' '{schema.kind}'"
         strange = sorted(set(description.classes) - set(schema.classes))
         if strange:
-            return f"it has the class '{strange[0]}', which the others did not agree on"
+            return f"it has the class '{strange[0]}', which is not in the agreed schema"
         if schema.kind != "tabular":
             return ""
         missing = sorted(set(schema.scales) - set(description.numbers))
         missing += sorted(set(schema.categories) - {*description.numbers, *description.categories})
-        kind = "of numbers " * bool(missing and missing[0] in schema.scales)
-        return f"it has no column {kind}'{missing[0]}'" if missing else ""
+        kind = "numeric " * bool(missing and missing[0] in schema.scales)
+        return f"it has no {kind}column '{missing[0]}'" if missing else ""
 
     return check

@@ -1,11 +1,11 @@
 """Which node of a simulation hosts which client.
 
-A SuperNode is a worker, a client is a partition. Where all nodes see the run's folder (a
-simulation on one machine) any node can host any client, and a round's clients are dealt out so
-that nodes finish together. Where they do not, client ``c`` stays on node ``c mod M``, next to the
-state it keeps there. Neither choice changes a bit of the result, only who computes it.
+A SuperNode is a worker, a client is a partition. If all nodes share the run's folder (a simulation
+on one machine), any node can host any client, and a round's clients are distributed so that nodes
+finish together. If not, client ``c`` stays on node ``c mod M``, next to its state. Neither choice
+changes a bit of the result.
 
-Deployed nodes are not dealt out: see :mod:`fedsuite.nodes.deployed`.
+Deployed nodes are clients themselves: see :mod:`fedsuite.nodes.deployed`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ WAIT_FOR_NODES = 60.0
 
 @dataclass(frozen=True)
 class Node:
-    """A connected SuperNode as it describes itself."""
+    """A simulated node: which of how many it is, and whether it shares the run's folder."""
 
     node_id: int
-    place: int
-    places: int
+    number: int
+    num_nodes: int
     shares_disk: bool
 
 
 def balanced(clients: Iterable[int], loads: Mapping[int, float], num_nodes: int) -> list[list[int]]:
-    """Deal clients to nodes, largest first, each to the node with the least to do so far."""
+    """Assign clients to nodes, largest first, each to the node with the least load so far."""
     cohorts: list[list[int]] = [[] for _ in range(num_nodes)]
     totals = [0.0] * num_nodes
     for client in sorted(clients, key=lambda c: (-loads[c], c)):
@@ -55,7 +55,7 @@ def fixed(clients: Iterable[int], num_nodes: int) -> list[list[int]]:
 
 
 class SimulatedNodes:
-    """The nodes of a simulation, learnt by asking each one once; each can host any client."""
+    """The nodes of a simulation, each asked once; each can host any client."""
 
     time_limit = None
 
@@ -67,7 +67,7 @@ class SimulatedNodes:
         self._nodes: list[Node] = []
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
-        """Tell nodes the run's settings and its folder, which they share."""
+        """Send nodes the run's settings and its folder, which they share."""
         self.message_header = {
             "run": config.to_json(),
             "run-id": run_id,
@@ -75,18 +75,18 @@ class SimulatedNodes:
         }
 
     def save(self, folder: Path) -> None:
-        """Keep nothing: the settings say it all."""
+        """Write nothing: the settings suffice."""
 
     def meet(self, grid: Grid) -> None:
-        """Learn the nodes, which open their data when asked."""
+        """Ask all nodes, which open their data to answer."""
         self.refresh(grid)
 
     def prepare_round(self, grid: Grid, config: RunConfig, expelled: Collection[int]) -> int:
-        """Wait for nobody: workers do not come and go."""
+        """Return the number of clients at once: simulated nodes do not come and go."""
         return config.num_clients
 
     def client_sizes(self) -> dict[int, int]:
-        """Return the sizes of the clients' parts."""
+        """Return the sizes of the clients' partitions."""
         return self._sizes
 
     def exchange(
@@ -96,26 +96,26 @@ class SimulatedNodes:
         return grid.send_and_receive(messages, timeout=seconds)
 
     def refresh(self, grid: Grid) -> None:
-        """Learn the connected nodes in the order of their places; ask those not met before."""
+        """Find the connected nodes, in the order of their numbers; ask the new ones."""
         deadline = time.monotonic() + WAIT_FOR_NODES
         while True:
             connected = set(grid.get_node_ids())
-            self._meet(grid, connected - set(self._known))
+            self._ask(grid, connected - set(self._known))
             nodes = [self._known[n] for n in connected if n in self._known]
-            expected = max((node.places for node in nodes), default=1)
+            expected = max((node.num_nodes for node in nodes), default=1)
             if len(nodes) >= expected or (nodes and time.monotonic() > deadline):
-                self._nodes = sorted(nodes, key=lambda node: (node.place, node.node_id))
+                self._nodes = sorted(nodes, key=lambda node: (node.number, node.node_id))
                 return
             if time.monotonic() > deadline:
                 raise ConnectionError(f"no node connected within {WAIT_FOR_NODES:.0f} s")
             time.sleep(0.05)
 
     def available(self, num_clients: int) -> list[int]:
-        """Return the clients that can be reached: all."""
+        """Return the clients that can be reached: all of them."""
         return list(range(num_clients))
 
     def assign(self, clients: Sequence[int], loads: Mapping[int, float]) -> dict[int, list[int]]:
-        """Return node id -> its cohort, in the order the node should work through it."""
+        """Return node id -> its cohort, in the order of computation."""
         if all(node.shares_disk for node in self._nodes):
             cohorts = balanced(clients, loads, len(self._nodes))
         else:
@@ -124,18 +124,18 @@ class SimulatedNodes:
         return {node.node_id: cohort for node, cohort in pairs if cohort}
 
     def client_header(self, client: int) -> dict[str, str]:
-        """Return what a node must know to host a client: nothing more."""
+        """Return nothing: every node can host every client."""
         return {}
 
     def news(self) -> list[str]:
-        """Return what happened since the last time: nothing, workers do not come and go."""
+        """Return nothing: simulated nodes do not come and go."""
         return []
 
-    def _meet(self, grid: Grid, strangers: set[int]) -> None:
-        if not strangers:
+    def _ask(self, grid: Grid, new: set[int]) -> None:
+        if not new:
             return
         content = write_instructions(ArrayRecord(), self.message_header, {})
-        questions = [Message(content, node, MessageType.QUERY) for node in sorted(strangers)]
+        questions = [Message(content, node, MessageType.QUERY) for node in sorted(new)]
         for reply in grid.send_and_receive(questions, timeout=QUERY_TIMEOUT):
             node_id = reply.metadata.src_node_id
             if reply.has_error():
@@ -143,7 +143,7 @@ class SimulatedNodes:
             answer = reply.content.config_records["node"]
             self._known[node_id] = Node(
                 node_id,
-                place=int(answer["place"]),  # type: ignore[arg-type]
-                places=int(answer["places"]),  # type: ignore[arg-type]
+                number=int(answer["partition-id"]),  # type: ignore[arg-type]
+                num_nodes=int(answer["num-partitions"]),  # type: ignore[arg-type]
                 shares_disk=bool(answer["shares-disk"]),
             )

@@ -1,7 +1,7 @@
-"""Run a suite: what is not done yet, a few at a time, each run a process of its own.
+"""Run a suite: the runs that are not done, a few at a time, each in a process of its own.
 
-A run that crashes takes nobody with it; when the suite ends, however it ends, so do its runs, and
-the next call goes on with them.
+A run that crashes does not affect the others; when the suite ends, however it ends, its runs end
+too, and the next call resumes them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from rich.console import Console
 
 from fedsuite.core.files import locked, read_document, write_json
+from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError
-from fedsuite.flower.commands import end_with_parent
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs
@@ -45,8 +43,8 @@ def run_suite(
     absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
     if absolute and not Path(absolute).is_dir():
         raise UserError(
-            f"--data-root {data_root} is not a folder. Give the folder that holds the datasets, "
-            "or leave it out to take them from the hub."
+            f"--data-root {data_root} is not a folder. Give the folder that contains the datasets, "
+            "or omit it to download them from the hub."
         )
     mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
     folder = results / suite.name
@@ -71,22 +69,22 @@ def run_suite(
 
 
 class ProcessGroup:
-    """How runs are started and ended: so many at a time, each with its share of the cores."""
+    """The processes of a suite's runs: up to ``width`` at a time, each with its share of cores."""
 
     def __init__(self, engine: str, width: int) -> None:
         self.engine, self.width = engine, width
         self.nodes = 1 if engine == "inline" else max(1, cores() // width)
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Child] = {}
 
     def start(self, run: SuiteRun) -> None:
-        """Start a run, or go on with it where it stopped."""
+        """Start or resume a run."""
         make_folder(run.job.folder)
         run.start()
         with run.job.files.console_file.open("ab") as output:
             self._children[run.job.name] = self._spawn(run.job, output)
 
-    def look(self, run: SuiteRun) -> None:
-        """Note that a run has ended, and how."""
+    def poll(self, run: SuiteRun) -> None:
+        """Note whether a run has ended, and how."""
         status = self._children[run.job.name].poll()
         if status is None:
             return
@@ -94,29 +92,13 @@ class ProcessGroup:
         run.end("" if run.job.done else _reason(run.job, status))
 
     def stop(self) -> None:
-        """End all runs: politely, then for good."""
-        for child in self._children.values():
-            child.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + STOP_SECONDS
-        for child in self._children.values():
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.0, deadline - time.monotonic()))
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+        """End all runs: SIGINT, then SIGKILL."""
+        stop(*self._children.values(), first=signal.SIGINT, grace=STOP_SECONDS)
 
-    def _spawn(self, job: Job, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        """A session of its own keeps the terminal's Ctrl-C for the suite to deal with."""
-        place = ["--engine", self.engine, "--nodes", str(self.nodes)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "fedsuite.cli", *_words(job), *place],
-            env=_environment(job.config.client_threads),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_prepare,
-        )
+    def _spawn(self, job: Job, output: IO[bytes]) -> Child:
+        options = ["--engine", self.engine, "--nodes", str(self.nodes)]
+        command = [sys.executable, "-m", "fedsuite.cli", *_words(job), *options]
+        return start(command, _environment(job.config.client_threads), output=output)
 
 
 def cores() -> int:
@@ -126,28 +108,28 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _work(runs: Sequence[SuiteRun], crew: ProcessGroup, view: LiveTable) -> None:
+def _work(runs: Sequence[SuiteRun], group: ProcessGroup, view: LiveTable) -> None:
     waiting = [run for run in runs if run.state is RunState.WAITING]
     running: list[SuiteRun] = []
     try:
         while waiting or running:
-            while waiting and len(running) < crew.width:
+            while waiting and len(running) < group.width:
                 running.append(waiting.pop(0))
-                crew.start(running[-1])
+                group.start(running[-1])
             view.update()
             time.sleep(POLL_SECONDS)
             for run in running:
-                crew.look(run)
+                group.poll(run)
             running = [run for run in running if run.state is RunState.RUNNING]
         view.update()
     finally:
-        crew.stop()
+        group.stop()
 
 
 def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
-    """Return how many runs at a time: as asked, but never more than there are cores for.
+    """Return the number of concurrent runs: as requested, but no more than cores allow.
 
-    A run on Ray uses all cores by itself, so there is one at a time unless asked.
+    A run on Ray uses all cores by itself, so the default there is one.
     """
     threads = max((job.config.client_threads for job in mine), default=1)
     most = max(1, cores() // threads)
@@ -155,9 +137,9 @@ def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
 
 
 def _words(job: Job) -> list[str]:
-    """Start, or go on: from where this call says the data are, not where they once were."""
-    unsaid = ("algo", "run-name")
-    settings = {key: value for key, value in job.config.flat().items() if key not in unsaid}
+    """Return the command that starts or resumes a run, with the data-root of this call."""
+    given = ("algo", "run-name")
+    settings = {key: value for key, value in job.config.flat().items() if key not in given}
     settings["resume"] = job.begun
     pairs = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items()]
     return ["run", job.config.algo, *pairs, "--name", job.name]
@@ -170,14 +152,8 @@ def _environment(threads: int) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path} | dict.fromkeys(libraries, str(threads))
 
 
-def _prepare() -> None:
-    """In the child: end with the suite, and hear Ctrl-C even if the suite was told not to."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def _reason(job: Job, status: int) -> str:
-    """Return the line that says why a run failed."""
+    """Return in one line why a run failed."""
     said = job.files.reason or job.files.console_file.read_text(errors="replace")
     lines = [line for line in said.splitlines() if line.strip()]
     if status < 0:
@@ -194,7 +170,7 @@ def _finished_elsewhere(folder: Path) -> dict[str, Path]:
 
 
 def _listed(manifest: Path) -> dict[str, Path]:
-    """Return a suite's runs by key; none of a manifest that is damaged."""
+    """Return a suite's runs by key; none if its manifest is damaged."""
     try:
         runs = read_document(manifest).get("runs", [])
         return {str(run["key"]): manifest.parent / str(run["name"]) for run in runs}
@@ -203,7 +179,7 @@ def _listed(manifest: Path) -> dict[str, Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Take over a finished run, all at once."""
+    """Copy a finished run; a crash leaves no half of it."""
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(source, unfinished)

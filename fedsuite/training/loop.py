@@ -22,6 +22,7 @@ from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel, best_device, to_numpy
+from fedsuite.core.protocol import RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
 from fedsuite.core.vector import Vector
 from fedsuite.nodes.setup import RunSetup, set_up
@@ -57,7 +58,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     config = setup.config
     module = _build(config, setup.task)
     record = _open_record(setup, engine, checkpoint)
-    log.info("results are in %s", record.folder)
+    log.info("%s%s", RESULTS_ARE_IN, record.folder)
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()

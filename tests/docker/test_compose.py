@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
-from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
-from fedsuite.cli.main import command as fedsuite_command
-from fedsuite.config import parse
+from fedsuite.cli.main import main
+from fedsuite.config import RunConfig
+from fedsuite.flower.compat import option_parsers
 from fedsuite.nodes.identity import read_node_data
 
 ROOT = Path(__file__).parents[2]
@@ -27,10 +26,7 @@ STACKS = {
     "superlink": ["compose.superlink.yml"],
     "supernode": ["compose.supernode.yml"],
 }
-PARSERS = {
-    "flower-superlink": _parse_args_run_superlink,
-    "flower-supernode": _parse_args_run_supernode,
-}
+PARSERS = option_parsers()
 SERVICE_KEYS = set(
     "build cap_drop command depends_on environment healthcheck image ports profiles restart "
     "security_opt stop_grace_period volumes".split()
@@ -161,7 +157,7 @@ def test_no_circle_of_waiting(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "service"), every_service())
-def test_commands_are_real(name: str, service: str) -> None:
+def test_commands_are_real(name: str, service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     it = stack(name)["services"][service]
     command, *rest = words(it)
     if command in PARSERS:
@@ -170,15 +166,20 @@ def test_commands_are_real(name: str, service: str) -> None:
             settings = shlex.split(arguments.node_config)
             numbers = dict(setting.split("=", 1) for setting in settings)
             place = read_node_data({key: int(value) for key, value in numbers.items()})
-            assert place.partitions == 4
+            assert place.num_partitions == 4
         return
     script = ROOT / command.removeprefix("/app/")
     assert script.is_file() and script.stat().st_mode & 0o111
     if script.name == "job.sh":
-        run = fedsuite_command().commands["run"]
-        given = run.make_context("run", it["environment"]["RUN"].split()).params
-        pairs = dict(pair.split("=", 1) for pair in given["settings"])
-        assert parse(pairs | {"algo": given["algo"]}).num_rounds == 5
+        started: list[RunConfig] = []
+
+        def note(config: RunConfig, *options: Any) -> int:
+            started.append(config)
+            return 0
+
+        monkeypatch.setattr("fedsuite.engines.start.start_run", note)
+        assert main(["run", *it["environment"]["RUN"].split()]) == 0
+        assert [config.num_rounds for config in started] == [5]
 
 
 def parse_strictly(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

@@ -18,8 +18,7 @@ import psutil
 import pytest
 
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.flower.commands import environment, free_ports, is_healthy
-from fedsuite.flower.control import online_nodes
+from fedsuite.flower.commands import environment, free_ports, is_healthy, online_nodes
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "deployment.md"

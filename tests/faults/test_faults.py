@@ -1,44 +1,46 @@
-"""Clients that fail are survived; runs that cannot go on say why."""
+"""The faults' table, and what a fault does to real processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedsuite.core.files import read_document, read_lines
-from fedsuite.training.loop import RunFailed
-
-Experiment = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def outside_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
+from faults.__main__ import Result, inject, main, report
+from faults.catalogue import FAULTS
+from fedsuite.deploy.federation import read_plan
 
 
-def test_a_run_goes_on_without_those_who_fail(experiment: Experiment) -> None:
-    folder = experiment("faulty:SOME")
-    assert read_document(folder / "summary.json")["status"] == "finished"
-    assert read_document(folder / "summary.json")["failed_replies"] == 4
-    rows = [r for r in read_lines(folder / "clients.jsonl") if r["status"] == "failed"]
-    assert [(r["round"], r["client"]) for r in rows] == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    assert "client 1 lost its disk" in rows[0]["reason"] and "Traceback" in rows[0]["reason"]
-    assert "NaN" in rows[1]["reason"]
-    assert [r.get("clients") for r in read_lines(folder / "history.jsonl")] == [None, 2, 2]
+def test_the_table_compares_with_the_undisturbed_run() -> None:
+    """92.5 - 90.0 = +2.5 points; a run without accuracy has nothing to compare."""
+    results = [
+        Result("nothing", 6, [], 0.9, 12.4),
+        Result("a node killed", 6, [2, 3], 0.925, 20.6),
+        Result("all nodes killed", 2, [3, 4, 5, 6], None, 5.0),
+    ]
+    lines = report(results).splitlines()
+    assert lines[0].startswith("| fault | rounds | rounds missed | in the last round |")
+    assert lines[2:] == [
+        "| nothing | 6 of 6 | none | yes | 90.0 | +0.0 | 12 |",
+        "| a node killed | 6 of 6 | 2, 3 | yes | 92.5 | +2.5 | 21 |",
+        "| all nodes killed | 2 of 6 | 3, 4, 5, 6 | no | - | - | 5 |",
+    ]
 
 
-def test_a_run_whose_clients_all_fail_ends_with_their_traceback(
-    experiment: Experiment, tmp_path: Path
+def test_an_unknown_fault_is_refused_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["killed", "flood"])
+    assert "unknown faults flood. Choices: none, killed, late" in capsys.readouterr().err
+
+
+def test_a_run_on_real_processes_has_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RunFailed, match="nobody is home"):
-        experiment("faulty:ALL", num_rounds=9)
-    summary = read_document(tmp_path / "runs" / "run1" / "summary.json")
-    assert summary["status"] == "failed" and "nobody is home" in summary["reason"]
-    assert summary["rounds"] == 2
-
-
-def test_a_short_run_without_a_valid_update_is_no_success(experiment: Experiment) -> None:
-    with pytest.raises(RunFailed, match="nobody is home"):
-        experiment("faulty:ALL", num_rounds=1)
+    """One round, undisturbed: a federation is set up, the run recorded, every process ended."""
+    monkeypatch.setattr("faults.__main__.ROUNDS", 1)
+    result = inject("none", tmp_path, 180.0)
+    assert (result.title, result.rounds, result.missed) == (FAULTS["none"].title, 1, [])
+    assert result.accuracy is not None
+    federation = read_plan(tmp_path)
+    assert federation is not None and len(federation.processes()) == 4
+    assert not any(process.family() for process in federation.processes())

@@ -25,7 +25,7 @@ def report(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meet deployed nodes without waiting for more of them."""
-    from fedsuite.nodes import deployed as members_module
+    from fedsuite.nodes import deployed
 
-    monkeypatch.setattr(members_module, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(members_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(deployed, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(deployed, "POLL_SECONDS", 0.01)

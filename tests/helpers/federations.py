@@ -1,4 +1,4 @@
-"""Deployed nodes without processes: each has a node-config, and they come and go as told."""
+"""Deployed nodes without processes: each has a node-config and may join and leave."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 
 from fedsuite.core.files import read_lines
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.flower.compat import make_run
 
 NODE_GONE = 3
 
@@ -34,7 +35,7 @@ class DeployedGrid(InlineGrid):
         after: Callable[[DeployedGrid, int], None] = lambda grid, server_round: None,
     ) -> None:
         super().__init__(0)
-        self._run.primary_task_type = "flwr-serverapp"
+        self._run = make_run(self._run.run_id, simulated=False)
         self.before, self.after = before, after
         self.heard: list[Message] = []
         self.rounds = 0

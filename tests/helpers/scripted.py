@@ -27,7 +27,8 @@ class ScriptedGrid(InlineGrid):
     def _handle(self, message: Message) -> Message:
         if message.metadata.message_type == "query":
             place = message.metadata.dst_node_id - 1000
-            node = {"place": place, "places": len(self._contexts), "shares-disk": False}
+            node = {"partition-id": place, "num-partitions": len(self._contexts)}
+            node |= {"shares-disk": False}
             return Message(RecordDict({"node": ConfigRecord(node)}), reply_to=message)
         return self.answer(message)
 

@@ -166,9 +166,9 @@ def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
 ANSWERS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "an unknown kind": {"kind": "spy"},
-    "a partition without a number": {"kind": "partition", "place": "0", "places": 2},
-    "a negative partition": {"kind": "partition", "place": -1, "places": 2},
-    "endless partitions": {"kind": "partition", "place": 0, "places": 2**60},
+    "a partition without a number": {"kind": "partition", "partition-id": "0", "num-partitions": 2},
+    "a negative partition": {"kind": "partition", "partition-id": -1, "num-partitions": 2},
+    "endless partitions": {"kind": "partition", "partition-id": 0, "num-partitions": 2**60},
     "a short secret": {"kind": "own", "identity": "a", "description": "{}"},
     "an endless secret": {"kind": "own", "identity": "a" * 10**6, "description": "{}"},
 }

@@ -5,10 +5,9 @@ One federation of three nodes serves all tests of this file, since starting it t
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import processes
@@ -17,6 +16,7 @@ import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.processes import MARK, Process, kill
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.federation import (
     SUPERLINK,
@@ -31,10 +31,9 @@ from fedsuite.deploy.federation import (
 )
 from fedsuite.deploy.keys import make_key, public_half, register
 from fedsuite.deploy.lifecycle import down, status, up
-from fedsuite.deploy.processes import MARK, Process, kill, start, stop
-from fedsuite.flower.commands import free_port
+from fedsuite.deploy.processes import start_noted
+from fedsuite.flower.commands import flwr, free_ports, online_nodes
 from fedsuite.flower.connections import connection_names
-from fedsuite.flower.control import flwr, online_nodes
 
 NODES = 3
 SETTINGS = ["num-rounds=2", "seed=3"]
@@ -84,7 +83,7 @@ def federation(place: Path) -> Iterator[Federation]:
     assert code == 0 and "ended superlink" in said and "ended node-2" in said, said
     assert not left
     assert ENTRY not in connection_names()
-    assert "nothing runs" in processes.finish(["deploy", "down", "--dir", "hub"], place)[1]
+    assert "nothing is running" in processes.finish(["deploy", "down", "--dir", "hub"], place)[1]
 
 
 @pytest.mark.deploy
@@ -93,7 +92,7 @@ def test_up_says_how_to_use_it_and_is_not_done_twice(
 ) -> None:
     assert ENTRY in connection_names()
     assert main(["deploy", "up", "--dir", str(place / "hub")]) == 2
-    assert "runs already" in capsys.readouterr().err
+    assert "already running" in capsys.readouterr().err
     assert main(["deploy", "up", "--dir", str(place / "other")]) == 2
     assert "--connection NAME" in capsys.readouterr().err
     assert not (place / "other").exists()
@@ -142,7 +141,7 @@ def test_a_node_without_a_registered_key_is_turned_away(
 ) -> None:
     before = online_nodes(ENTRY)
     make_key(tmp_path / "stranger")
-    node = make_node(federation.folder, 9, free_port(), NODES)
+    node = make_node(federation.folder, 9, free_ports(1)[0], NODES)
     process = start_supernode(federation, node, tmp_path / "stranger")
     deadline = time.monotonic() + 120
     while process.is_running() and time.monotonic() < deadline:
@@ -240,7 +239,7 @@ def test_up_that_fails_leaves_nothing_behind(
 
     def broken(federation: Federation, node: object) -> Process:
         made.append(
-            start(
+            start_noted(
                 "node-0",
                 ["sh", "-c", "echo no disk; exit 3"],
                 os.environ,
@@ -258,43 +257,6 @@ def test_up_that_fails_leaves_nothing_behind(
     found = read_plan(tmp_path / "half")
     assert found is not None and not left_over(found.mark)
     assert "half" not in connection_names()
-
-
-def test_a_recycled_pid_is_never_signalled(tmp_path: Path) -> None:
-    command = ["sleep", "60"]
-    where = {"log": tmp_path / "log", "cwd": tmp_path, "pids": tmp_path / "pids"}
-    process = start("other", command, os.environ, mark="test-of-pids", **where)
-    try:
-        stale = dataclasses.replace(process, started=process.started - 60, mark="gone")
-        assert process.is_running() and not stale.is_running()
-        assert stop(stale) == [] and process.is_running()
-    finally:
-        assert stop(process) == [process]
-    assert not process.is_running()
-
-
-def test_stop_ends_orphans_too(tmp_path: Path, ended: Callable[[int], bool]) -> None:
-    script = "sleep 60 & echo $!; trap '' TERM; sleep 60"
-    where = {"log": tmp_path / "log", "cwd": tmp_path, "pids": tmp_path / "pids"}
-    process = start("parent", ["sh", "-c", script], os.environ, mark="test-of-orphans", **where)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "log").read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    child = int((tmp_path / "log").read_text())
-    psutil.Process(process.pid).kill()
-    stop(process)
-    assert ended(child)
-
-
-@pytest.fixture
-def ended() -> Callable[[int], bool]:
-    def check(pid: int) -> bool:
-        try:
-            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return True
-
-    return check
 
 
 def test_without_a_federation_down_is_fine_and_status_says_so(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Both engines as real processes: same bits, killed and resumed, failures told."""
+"""Both engines as real processes: same bits, killed and resumed, failures reported."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""Submitting to a SuperLink, with Flower's command line replaced: what is said and returned."""
+"""Submitting to a SuperLink, with Flower's command line replaced: what is printed and returned."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +20,16 @@ from fedsuite.cli.run import read_settings
 from fedsuite.terminal.progress import follow
 
 HELPERS = Path(__file__).parents[2] / "helpers"
+STARTED = {"success": True, "run-id": "77", "federation-id": "@none/default"}
 BEGIN = [
-    "Using SuperLink: hub (hub.example.org:8000)",
-    "Successfully started run 77",
     "\x1b[92mINFO \x1b[0m:      Start `flwr-serverapp` process",
+    "Successfully installed fedsuite to /srv/flower/apps/fedsuite.",
 ]
 ROUNDS = [
-    "results are in /srv/runs/mine",
-    "round 0/2  accuracy 0.1000  1.00 s",
-    "round 1/2  accuracy 0.5000  3 clients  1.00 s",
-    "round 2/2  accuracy 0.7000  3 clients  1.00 s",
+    "fedsuite: results are in /srv/runs/mine",
+    "fedsuite: round 0/2  accuracy 0.1000  1.00 s",
+    "fedsuite: round 1/2  accuracy 0.5000  3 clients  1.00 s",
+    "fedsuite: round 2/2  accuracy 0.7000  3 clients  1.00 s",
 ]
 CONNECTIONS = """
 [superlink.hub]
@@ -40,7 +44,7 @@ insecure = true
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Put the stand-in in place of ``flwr`` and stand in an empty folder."""
+    """Put the stand-in in place of ``flwr`` and work in an empty folder."""
     home = tmp_path / "flower"
     home.mkdir()
     (home / "config.toml").write_text(CONNECTIONS)
@@ -48,11 +52,11 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     command = [sys.executable, str(HELPERS / "fake_flwr.py"), str(tmp_path)]
-    for module in ("fedsuite.engines.remote", "fedsuite.flower.control"):
+    for module in ("fedsuite.engines.remote", "fedsuite.flower.commands"):
         monkeypatch.setattr(f"{module}.executable", lambda name: command)
 
     def script(**document: Any) -> Path:
-        usual = {"run": [*BEGIN, *ROUNDS], "log": [], "statuses": ["finished:completed"]}
+        usual = {"run": STARTED, "logs": [[*BEGIN, *ROUNDS]], "statuses": ["finished:completed"]}
         (tmp_path / "script.json").write_text(json.dumps(usual | document))
         return tmp_path
 
@@ -70,14 +74,17 @@ def test_a_run_elsewhere_shows_its_lines_and_where_results_are(
     words = ["run", "taco", "results-dir=out", "data-root=data", "num-rounds=2", "--name", "mine"]
     assert main([*words, "--superlink", "hub"]) == 0
     said = capsys.readouterr().out
-    assert "round 2/2  accuracy 0.7000" in said and "flwr-serverapp" not in said
+    assert "\nround 2/2  accuracy 0.7000" in said
+    assert "flwr-serverapp" not in said and "Successfully" not in said
     assert "scp -r hub.example.org:/srv/runs/mine runs/" in said
     settings = tomllib.loads((place / "settings.toml").read_text())
     assert settings["results-dir"] == "out" and settings["data-root"] == "data"
     assert settings["run-name"] == "mine"
 
 
-def test_results_on_this_machine_land_where_the_user_stands(fake: Callable[..., Path]) -> None:
+def test_results_on_this_machine_are_relative_to_the_current_directory(
+    fake: Callable[..., Path],
+) -> None:
     place = fake()
     assert main(["run", "taco", "data-root=data", "--superlink", "here", "--name", "mine"]) == 0
     settings = tomllib.loads((place / "settings.toml").read_text())
@@ -88,37 +95,38 @@ def test_results_on_this_machine_land_where_the_user_stands(fake: Callable[..., 
 def test_a_failed_run_is_a_failure_though_flower_says_nothing(
     fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake(run=[*BEGIN, "fedsuite: no rows"], statuses=["finished:failed"], details="no rows")
+    lines = [*BEGIN, "fedsuite: the run failed: no rows"]
+    fake(logs=[lines], statuses=["finished:failed"], details="no rows")
     assert main(["run", "taco", "--superlink", "hub"]) == 1
     captured = capsys.readouterr()
-    assert "fedsuite: no rows" in captured.out
+    assert "the run failed: no rows" in captured.out
     assert "ended as 'finished:failed': no rows" in captured.err
 
 
-def test_a_run_that_is_not_taken_is_a_sentence(
+def test_a_run_that_is_not_accepted_is_a_sentence(
     fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake(run=["Error: Connection refused"], code=1)
+    fake(run={"success": False, "error-message": "\nConnection refused"})
     assert main(["run", "taco", "--superlink", "hub"]) == 2
     said = capsys.readouterr().err
-    assert "did not take the run" in said and "Connection refused" in said
+    assert "did not accept the run" in said and "failed: Connection refused" in said
 
 
 def test_a_stream_that_breaks_is_taken_up_again(
     fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     statuses = ["running", "finished:completed"]
-    place = fake(run=[*BEGIN, *ROUNDS[:2]], log=ROUNDS, statuses=statuses)
+    place = fake(logs=[[*BEGIN, *ROUNDS[:2]], [*BEGIN, *ROUNDS]], statuses=statuses)
     assert main(["run", "taco", "num-rounds=2", "--superlink", "hub"]) == 0
     said = capsys.readouterr().out
     assert [said.count(f"round {number}/2") for number in (0, 1, 2)] == [1, 1, 1]
-    assert asked(place) == ["run", "list", "log", "list"]
+    assert asked(place) == ["run", "log", "list", "log", "list"]
 
 
 def test_ctrl_c_stops_the_run(
     fake: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = fake(run=[*BEGIN, *ROUNDS[:2], "WAIT"])
+    place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
     shown: list[str] = []
 
     def interrupt(self: Any, text: str) -> None:
@@ -128,8 +136,27 @@ def test_ctrl_c_stops_the_run(
 
     monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
     assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 130
-    assert asked(place)[:2] == ["run", "stop"]
+    assert asked(place) == ["run", "log", "stop"]
     assert "fedsuite resume mine --superlink hub" in shown[-1]
+
+
+def test_ctrl_c_while_the_run_is_submitted_stops_it_too(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer with the run's id is waited for, since without it nobody could stop the run."""
+    place = fake(run_seconds=1.0)
+
+    def interrupt() -> None:
+        while not (place / "asked").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert main(["run", "taco", "--superlink", "hub"]) == 130
+    thread.join()
+    assert asked(place) == ["run", "stop"]
+    assert "stopped run 77" in capsys.readouterr().out
 
 
 def test_a_folder_that_can_be_seen_is_followed(
@@ -139,7 +166,7 @@ def test_a_folder_that_can_be_seen_is_followed(
     experiment: Callable[..., Path],
 ) -> None:
     folder = experiment(run_name="mine")
-    fake(run=[*BEGIN, f"results are in {folder}"])
+    fake(logs=[[*BEGIN, f"fedsuite: results are in {folder}"]])
     followed: list[Path] = []
 
     def watch(folder: Path, *rest: Any) -> None:
@@ -150,10 +177,10 @@ def test_a_folder_that_can_be_seen_is_followed(
     assert main(["run", "fedavg", "--superlink", "here"]) == 0
     assert followed == [folder]
     assert "accuracy by round" in capsys.readouterr().out
-    assert "Successfully started run 77" in (folder / "run.log").read_text()
+    assert "Start `flwr-serverapp` process" in (folder / "run.log").read_text()
 
 
-def test_going_on_with_a_run_elsewhere(fake: Callable[..., Path]) -> None:
+def test_resuming_a_run_elsewhere(fake: Callable[..., Path]) -> None:
     place = fake()
     words = ["resume", "mine", "--results-dir", "/srv/runs", "--superlink", "hub"]
     assert main(words) == 0

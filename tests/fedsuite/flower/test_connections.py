@@ -1,4 +1,4 @@
-"""Flower's file of connections: ours changes, every other line stays."""
+"""Flower's file of connections: one entry changes, everything else stays."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_entry_comes_and_goes_and_nothing_else_changes(home: Path) -> None:
+def test_an_entry_is_added_and_removed_and_nothing_else_changes(home: Path) -> None:
     (home / "config.toml").write_text(MINE)
     write_connection(OURS)
     text = (home / "config.toml").read_text()
@@ -69,12 +69,63 @@ def test_an_entry_in_the_middle_is_replaced_with_its_neighbours_kept(home: Path)
     assert tomllib.loads((home / "config.toml").read_text()) == tomllib.loads(MINE)
 
 
-def test_an_inline_entry_that_cannot_be_cut_out_is_left_alone(home: Path) -> None:
-    text = '[superlink]\nlocal-deployment = { address = "127.0.0.1:1", insecure = true }\n'
-    (home / "config.toml").write_text(text)
-    with pytest.raises(UserError, match="by hand"):
-        write_connection(OURS)
-    assert (home / "config.toml").read_text() == text
+LAYOUTS = {
+    "inline": """\
+[superlink]
+local-deployment = { address = "127.0.0.1:1", insecure = true }
+work = { address = "10.0.0.1:8000" }  # kept
+""",
+    "inline section": """\
+# kept
+superlink = { local-deployment = { address = "127.0.0.1:1" }, work = { address = "10.0.0.1:1" } }
+""",
+    "dotted": """\
+superlink.work.address = "10.0.0.1:8000"  # kept
+superlink.local-deployment.address = "127.0.0.1:1"
+""",
+    "scattered": """\
+[superlink.local-deployment]
+address = "127.0.0.1:1"
+
+[other]
+number = 1
+# kept
+[superlink.work]
+address = "10.0.0.1:8000"
+""",
+    "last": """\
+[superlink.work]
+address = "10.0.0.1:8000"
+[superlink.local-deployment]
+address = "127.0.0.1:1"
+# kept
+""",
+    "quoted": """\
+[superlink."local-deployment"]
+address = "127.0.0.1:1"
+[superlink."local-deployment".options]
+verbose = true
+# kept
+[superlink.work]
+address = "10.0.0.1:8000"
+""",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_entry_is_replaced_however_the_file_is_written(home: Path, layout: str) -> None:
+    (home / "config.toml").write_text(LAYOUTS[layout])
+    others = tomllib.loads(LAYOUTS[layout])
+    del others["superlink"]["local-deployment"]
+    write_connection(OURS)
+    text = (home / "config.toml").read_text()
+    assert find_connection("local-deployment") == OURS and "# kept" in text
+    written = tomllib.loads(text)
+    del written["superlink"]["local-deployment"]
+    assert written == others
+    assert remove_connection("local-deployment")
+    text = (home / "config.toml").read_text()
+    assert tomllib.loads(text) == others and "# kept" in text
 
 
 def test_a_new_file_has_flowers_own_entries_too(home: Path) -> None:
@@ -128,4 +179,4 @@ def test_connect_names_a_superlink(home: Path, capsys: pytest.CaptureFixture[str
     assert main(["deploy", "connect", "hub", "hub.example.org", "--ca", str(made.ca)]) == 2
     assert "no port" in capsys.readouterr().err
     assert main(["deploy", "connect", "my.hub", "h:1", "--ca", str(made.ca)]) == 2
-    assert "cannot be called 'my.hub'" in capsys.readouterr().err
+    assert "invalid connection name 'my.hub'" in capsys.readouterr().err

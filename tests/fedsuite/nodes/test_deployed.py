@@ -1,4 +1,4 @@
-"""Which nodes are taken in, refused or waited for, and what a node does for its privacy."""
+"""Which nodes are accepted, refused or waited for, and a node's own privacy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flwr.app import ConfigRecord, Error, Message
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.messages import read_result
 from fedsuite.core.settings import UserError
-from fedsuite.nodes import deployed as members_module
+from fedsuite.nodes import deployed, introductions
 from fedsuite.report.build import make_report
 
 Start = Callable[..., Path]
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
 REFUSED = {
-    "neither": ({}, "not which data this node has"),
+    "neither": ({}, "does not name this node's data"),
     "both": ({"data_path": ".", "partition_id": 0}, "contradict each other"),
-    "half": ({"partition_id": 0}, "not which data this node has"),
+    "half": ({"partition_id": 0}, "does not name this node's data"),
     "outside": ({"partition_id": 3, "num_partitions": 3}, "below num-partitions"),
     "no number": ({"partition_id": "a", "num_partitions": 3}, "below num-partitions"),
     "other count": (
@@ -39,7 +39,7 @@ REFUSED = {
         "nodes have num-partitions = 2",
     ),
     "other kind": ({"data_path": "DATA"}, "start all with data-path"),
-    "no such path": ({"data_path": "/nowhere/at/all"}, "is not on this node"),
+    "no such path": ({"data_path": "/nowhere/at/all"}, "does not exist on this node"),
 }
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_node_config_is_refused_on_both_sides(
 def test_two_nodes_with_one_partition_do_not_count_twice(
     experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second waits; when the first is gone it takes its place."""
+    """The second waits; when the first disconnects it takes over."""
     first, second = partitions(2, tmp_path / "state")
 
     def before(grid: DeployedGrid, server_round: int) -> None:
@@ -77,7 +77,7 @@ def test_two_nodes_with_one_partition_do_not_count_twice(
     folder = experiment("fedavg", grid=grid, num_rounds=3)
     rows = read_lines(folder / "history.jsonl")[1:]
     assert [row["clients"] for row in rows] == [2, 1, 2]
-    assert "held by another node" in caplog.text
+    assert "belongs to another connected node" in caplog.text
 
 
 class ForgetfulGrid(DeployedGrid):
@@ -103,7 +103,7 @@ def test_a_node_that_fails_to_answer_is_asked_again(experiment: Start, tmp_path:
 def test_a_node_that_never_answers_does_not_hold_up_the_others(
     experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.2)
+    monkeypatch.setattr(deployed, "LATE_SECONDS", 0.2)
     grid = ForgetfulGrid(*own_nodes(tmp_path), node=5001, failures=99)
     folder = experiment("fedavg", grid=grid)
     assert [row["clients"] for row in read_lines(folder / "history.jsonl")[1:]] == [2, 2]
@@ -119,22 +119,24 @@ def test_a_run_that_every_node_refuses_ends_with_their_sentences(
 
 def test_more_clients_than_partitions_are_not_waited_for(experiment: Start, tmp_path: Path) -> None:
     grid = DeployedGrid(*partitions(2, tmp_path / "state"))
-    with pytest.raises(UserError, match="min-train-clients = 3 is not possible: the nodes hold 2"):
+    with pytest.raises(
+        UserError, match="invalid value '3' for min-train-clients: the nodes have 2"
+    ):
         experiment("fedavg", grid=grid, min_train_clients=3)
 
 
-def test_a_node_whose_table_does_not_fit_is_told_so(
+def test_a_node_whose_table_does_not_fit_is_refused(
     experiment: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What most have is what the run has, whoever answers first."""
+    """The majority decides, whoever answers first."""
     paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
     odd = visits_csv(tmp_path / "odd.csv", 2, height=np.arange(60.0))
     nodes = [{"data_path": str(p), "state_dir": str(tmp_path / "s")} for p in (odd, *paths)]
     folder = experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
     assert read_document(folder / "config.json")["num-clients"] == 2
-    assert "it has columns of numbers ['age', 'height', 'pulse']" in notes(folder)
+    assert "it has numeric columns ['age', 'height', 'pulse']" in notes(folder)
     node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.nodes.identity"]
-    assert any("most other nodes have columns" in line for line in node_side)
+    assert any("most other nodes have numeric columns" in line for line in node_side)
 
 
 def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
@@ -150,7 +152,7 @@ def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
 
     grid = DeployedGrid(*({"data_path": str(p), **place} for p in paths), before=before)
     folder = experiment("fedavg", grid=grid, dataset="own", num_rounds=3)
-    assert "it has no column of numbers 'pulse'" in notes(folder)
+    assert "it has no numeric column 'pulse'" in notes(folder)
     assert read_document(folder / "config.json")["num-clients"] == 2
 
 
@@ -163,11 +165,11 @@ def test_one_node_with_another_count_does_not_lock_out_the_rest(
     assert read_document(folder / "config.json")["num-clients"] == 3
 
 
-def test_a_refused_node_that_is_mended_is_taken_in(
+def test_a_refused_node_that_is_corrected_is_accepted(
     experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a key a SuperNode keeps its id, so that nobody sees it was started anew."""
-    monkeypatch.setattr(members_module, "LATE_SECONDS", 0.0)
+    """With a key a SuperNode keeps its id, so that a restart cannot be seen."""
+    monkeypatch.setattr(introductions, "RETRY_SECONDS", 0.0)
     first, second = partitions(2, tmp_path / "state")
 
     def before(grid: DeployedGrid, server_round: int) -> None:
@@ -215,7 +217,7 @@ def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
     assert not (tmp_path / "theirs").exists()
     stolen = Message(other.content, first.metadata.dst_node_id, "train")
     said = read_result(grid._handle(stolen).content, 1).error
-    assert "alone, as the client it was" in said or "and no other data" in said
+    assert "only on" in said or "and no other data" in said
 
 
 def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
@@ -258,7 +260,7 @@ def test_a_method_that_sends_more_than_its_update_is_refused_by_a_private_node(
     assert all("sends more than an update" in row["reason"] for row in rows if row["client"] == 1)
 
 
-def test_half_a_wish_for_privacy_is_refused(experiment: Start, tmp_path: Path) -> None:
+def test_incomplete_privacy_settings_are_refused(experiment: Start, tmp_path: Path) -> None:
     nodes = partitions(3, tmp_path / "state")
     grid = DeployedGrid(nodes[0], nodes[1], nodes[2] | {"dp_epsilon": 1.0})
     with pytest.raises(ConnectionError, match="privacy needs all three"):

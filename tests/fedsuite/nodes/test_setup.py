@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from fedsuite import registry
 from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.core.protocol import member_name
+from fedsuite.core.protocol import owner_name
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.identity import read_node_data
 from fedsuite.training.loop import run
@@ -60,7 +60,7 @@ def test_partitions_are_clients_and_give_the_same_bits_as_a_simulation(
         assert [one.get(name) for name in same] == [other.get(name) for name in same]
 
 
-def test_a_deployed_node_is_told_no_path_of_the_server(experiment: Start, tmp_path: Path) -> None:
+def test_a_deployed_node_receives_no_path_of_the_server(experiment: Start, tmp_path: Path) -> None:
     grid = DeployedGrid(*partitions(2, tmp_path / "state"))
     folder = experiment("fedadw", grid=grid, num_rounds=1)
     orders = [m.content.config_records["config"] for m in grid.heard]
@@ -69,7 +69,7 @@ def test_a_deployed_node_is_told_no_path_of_the_server(experiment: Start, tmp_pa
     assert list((tmp_path / "state").glob("*/clients/*/*.safetensors"))
 
 
-def test_training_goes_on_without_a_node_that_dies_and_with_it_when_it_is_back(
+def test_training_continues_without_a_node_that_dies_and_with_it_when_it_returns(
     experiment: Start, tmp_path: Path
 ) -> None:
     gone: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def test_training_goes_on_without_a_node_that_dies_and_with_it_when_it_is_back(
 
 
 def test_a_round_waits_for_min_train_clients(experiment: Start, tmp_path: Path) -> None:
-    """Two are needed; with one gone for good, rounds are empty and the run says so."""
+    """Two are needed; with one gone, rounds are empty and the run says so."""
 
     def before(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 1:
@@ -117,7 +117,7 @@ def test_own_rows_give_the_same_bits_as_the_partitions_they_were_cut_from(
     places = [{"data_path": str(tmp_path / f"{i}"), "state_dir": str(tmp_path)} for i in range(3)]
     for place in places:
         Path(place["data_path"]).mkdir()
-    places.sort(key=lambda p: member_name(read_node_data(kebab(p)).identity))
+    places.sort(key=lambda p: owner_name(read_node_data(kebab(p)).identity))
     rows = find_source(DATASETS["digits"], "").read().train
     simulated = experiment("taco", num_clients=3)
     split = open_task(parse({"num-clients": 3}).task).split
@@ -208,7 +208,7 @@ def test_a_node_is_the_same_client_when_it_returns_under_another_id(
 def test_a_restarted_node_still_has_its_state(
     keeps_its_disk: bool, experiment: Start, tmp_path: Path
 ) -> None:
-    """Restarted between two rounds, it goes on to the same bits; with an empty disk it does not."""
+    """Restarted between two rounds, it ends in the same bits; with an empty disk it does not."""
 
     def restart(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 2:
@@ -238,7 +238,7 @@ def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
     with pytest.raises(KeyboardInterrupt):
         experiment(grid=DeployedGrid(*nodes, before=stop), run_name="cut", **settings)
     values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
-    resumed = run(parse(values), DeployedGrid(*nodes[::-1]), engine="flower")
+    resumed = run(parse(values), DeployedGrid(*nodes[::-1]), engine="deployed")
     assert models_equal(resumed, experiment(grid=DeployedGrid(*nodes), **settings))
 
 
@@ -246,7 +246,7 @@ def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
 def test_a_run_stopped_right_after_somebody_came_can_be_resumed(
     algo: str, experiment: Start, tmp_path: Path
 ) -> None:
-    """The newcomer is heard while a round goes on, before anything has room for it."""
+    """The new node answers during a round, before anything has room for it."""
     nodes = own_nodes(tmp_path, 4)
 
     def before(grid: DeployedGrid, server_round: int) -> None:
@@ -261,7 +261,7 @@ def test_a_run_stopped_right_after_somebody_came_can_be_resumed(
         grid = DeployedGrid(*nodes[:3], before=before)
         experiment(algo, grid=grid, run_name="cut", **settings)
     values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
-    folder = run(parse(values), DeployedGrid(*nodes), engine="flower")
+    folder = run(parse(values), DeployedGrid(*nodes), engine="deployed")
     rows = [row for row in read_lines(folder / "history.jsonl") if row["round"]]
     assert [row["clients"] for row in rows] == [3, 3, 4, 4]
 

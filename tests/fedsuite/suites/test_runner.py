@@ -1,4 +1,4 @@
-"""Suites as a person runs them: done once, gone on with after any end, failures survived."""
+"""Suites as a user runs them: run once, resumed after any end, failures survived."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import psutil
 import pytest
-from processes import kill_tree, kill_when, lines_in, start
+from processes import kill_all, kill_when, lines_in, start
 from rich.console import Console
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
-from fedsuite.core.files import read_document, read_lines, write_json
-from fedsuite.core.settings import UserError
+from fedsuite.core.files import locked, read_document, read_lines, write_json
 from fedsuite.engines.inline import run_inline
 from fedsuite.records.folder import RunState
 from fedsuite.suites import runner as suite_runner
@@ -53,7 +52,7 @@ TIMES = ("seconds", "wall_seconds", "compute_seconds", "client_compute_seconds")
 
 
 @pytest.fixture(autouse=True)
-def stand_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = str(Path(__file__).parents[2] / "helpers")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(here)
@@ -138,7 +137,7 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
         _, alive = psutil.wait_procs(children, timeout=30)
         assert children and not alive
     finally:
-        kill_tree(process)
+        kill_all(process)
     assert not (folder / "summary.json").exists(), "it was killed midway"
 
     assert main(["suite", "mine.toml"]) == 0
@@ -202,12 +201,12 @@ def test_the_small_scale_is_named_in_every_output(
 ) -> None:
     write("mine", ["fedavg"])
 
-    def pretend(crew: suite_runner.ProcessGroup, run: SuiteRun) -> None:
+    def pretend(group: suite_runner.ProcessGroup, run: SuiteRun) -> None:
         run.start()
         run.end("")
 
     monkeypatch.setattr(suite_runner.ProcessGroup, "start", pretend)
-    monkeypatch.setattr(suite_runner.ProcessGroup, "look", lambda crew, run: None)
+    monkeypatch.setattr(suite_runner.ProcessGroup, "poll", lambda group, run: None)
     assert main(["suite", "mine.toml", "--scale", "small"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert all("small scale" in line for line in lines[::2])
@@ -215,16 +214,15 @@ def test_the_small_scale_is_named_in_every_output(
     assert manifest("mine-small")["scale"] == "small"
 
 
-def test_two_calls_of_one_suite_do_not_meet() -> None:
+def test_two_calls_of_one_suite_do_not_run_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     write("mine", ["fedavg"])
     Path("runs/mine").mkdir(parents=True)
-    with suite_runner._hold(Path("runs/mine")):
-        with pytest.raises(UserError, match="being run by another process"):
-            with suite_runner._hold(Path("runs/mine")):
-                pass
+    with locked(Path("runs/mine/.lock"), "this test holds it"):
+        assert main(["suite", "mine.toml"]) == 2
+    assert "being run by another process" in capsys.readouterr().err
 
 
-def test_a_run_goes_on_with_the_data_root_of_this_call() -> None:
+def test_a_run_is_resumed_with_the_data_root_of_this_call() -> None:
     write("mine", ["fedavg"])
     suite = read_suite(Path("mine.toml"))
     (job,), _ = plan_jobs(suite, suite.plans, Path("runs"), "/new")

@@ -1,0 +1,81 @@
+"""The faults: what each does to a run, while it trains its second round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from faults import network
+from faults.run import DisturbedRun
+from fedsuite.deploy.federation import restart_supernode
+
+CUT_SECONDS = 20.0
+
+
+def undisturbed(run: DisturbedRun) -> None:
+    """Do nothing."""
+
+
+def killed(run: DisturbedRun) -> None:
+    """Kill a node while it trains; it never returns."""
+    run.await_training(2)
+    run.kill_node()
+
+
+def late(run: DisturbedRun) -> None:
+    """Start a node when the others have trained for two rounds."""
+    run.await_round(2)
+    run.start_node(run.target)
+
+
+def slow(run: DisturbedRun) -> None:
+    """Pause a node until its round has ended without it."""
+    run.await_training(2)
+    run.pause_node()
+    run.await_round(2)
+    run.resume_node()
+
+
+def superlink(run: DisturbedRun) -> None:
+    """Kill the SuperLink, restart it with its database, and resume the run."""
+    run.await_round(2)
+    run.restart_superlink()
+    run.await_end()
+    run.submit("resume", "run")
+
+
+def restarted(run: DisturbedRun) -> None:
+    """Kill a node while it trains, and restart it until the SuperLink accepts it."""
+    run.await_training(2)
+    run.kill_node()
+    restart_supernode(run.federation, run.target)
+
+
+def cut(run: DisturbedRun) -> None:
+    """Cut the network between a node and the SuperLink for 20 s."""
+    run.await_training(2)
+    network.cut() if run.namespace else run.pause_node()
+    time.sleep(CUT_SECONDS)
+    network.mend() if run.namespace else run.resume_node()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: its row in the table, what it does, and what it needs."""
+
+    title: str
+    inject: Callable[[DisturbedRun], None]
+    without_target: bool = False
+    own_network: bool = False
+
+
+FAULTS = {
+    "none": Fault("nothing", undisturbed),
+    "killed": Fault("a SuperNode killed while it trains", killed),
+    "late": Fault("a SuperNode joins after two rounds", late, without_target=True),
+    "slow": Fault("a SuperNode slower than the round's time limit", slow),
+    "superlink": Fault("the SuperLink killed and restarted with its database, resumed", superlink),
+    "restarted": Fault("a SuperNode killed while it trains and restarted", restarted),
+    "cut": Fault("the network to a SuperNode cut for 20 s", cut, own_network=True),
+}

@@ -1,0 +1,157 @@
+"""A run on a federation of real processes, and the means to disturb it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from faults.network import HOST_ADDRESS, namespace
+from fedsuite.core.files import read_lines
+from fedsuite.core.processes import Child, Process, kill, start, stop
+from fedsuite.deploy.certificates import make_certificates
+from fedsuite.deploy.federation import (
+    LOOPBACK,
+    SUPERLINK,
+    Federation,
+    Node,
+    await_nodes,
+    plan,
+    start_superlink,
+    start_supernode,
+)
+from fedsuite.deploy.keys import make_key, public_half, register
+from fedsuite.flower.commands import environment, executable
+
+NODES = 3
+TARGET = NODES - 1
+PATIENCE_SECONDS = 900.0
+
+
+class DisturbedRun:
+    """A federation with a run on it. The node of number ``TARGET`` is the one disturbed.
+
+    ``namespace`` is the network namespace of that node; "" if it has none.
+    """
+
+    def __init__(self, federation: Federation, namespace: str = "") -> None:
+        self.federation, self.namespace = federation, namespace
+        self.folder = federation.folder / "runs" / "run"
+        self.log = federation.folder / "run.log"
+        self.commands: list[Child] = []
+
+    @property
+    def target(self) -> Node:
+        """The node that is disturbed."""
+        return self.federation.nodes[TARGET]
+
+    def start_node(self, node: Node) -> None:
+        """Start a SuperNode, the target in its namespace if it has one."""
+        inside = self.namespace and node.number == TARGET
+        within = ["ip", "netns", "exec", self.namespace] if inside else []
+        start_supernode(self.federation, node, within=within)
+
+    def submit(self, *words: str) -> None:
+        """Start ``fedsuite run`` or ``fedsuite resume`` on the federation."""
+        command = [*executable("fedsuite"), *words, "--superlink", self.federation.connection]
+        with self.log.open("ab") as log:
+            self.commands.append(
+                start(
+                    command,
+                    environment(self.federation.home),
+                    cwd=self.federation.folder,
+                    output=log,
+                )
+            )
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """Return the rounds recorded so far, without the one before training."""
+        return [row for row in read_lines(self.folder / "history.jsonl") if row["round"]]
+
+    def await_round(self, number: int) -> None:
+        """Wait until a round is recorded."""
+        self._await(lambda: len(self.rounds()) >= number, f"round {number}")
+
+    def await_training(self, number: int) -> None:
+        """Wait until the target has received its message for a round."""
+        log = self.federation.log(self.target.name)
+        received = f"ROUND {number}]"
+        self._await(lambda: received in log.read_text(errors="replace"), f"training {number}")
+
+    def await_end(self) -> None:
+        """Wait until the last command has ended."""
+        self._await(lambda: self._has_ended, "the end of the run")
+
+    def kill_node(self) -> None:
+        """End the target as a power cut would."""
+        kill(self._process(self.target.name))
+
+    def pause_node(self) -> None:
+        """Pause all processes of the target."""
+        self._signal_node(signal.SIGSTOP)
+
+    def resume_node(self) -> None:
+        """Let the paused target continue."""
+        self._signal_node(signal.SIGCONT)
+
+    def restart_superlink(self) -> None:
+        """End the SuperLink as a power cut would, and start it with its database."""
+        kill(self._process(SUPERLINK))
+        start_superlink(self.federation)
+        await_nodes(self.federation, NODES)
+
+    def close(self) -> None:
+        """End all processes."""
+        kill(*self.commands)
+        with contextlib.suppress(LookupError):
+            self.resume_node()
+        stop(*self.federation.processes())
+
+    def _process(self, name: str) -> Process:
+        process = self.federation.process(name)
+        if process is None:
+            raise LookupError(f"{name} was never started")
+        return process
+
+    def _signal_node(self, number: signal.Signals) -> None:
+        for member in self._process(self.target.name).family():
+            member.send_signal(number)
+
+    @property
+    def _has_ended(self) -> bool:
+        return bool(self.commands) and self.commands[-1].poll() is not None
+
+    def _await(self, happened: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not happened():
+            if self._has_ended or time.monotonic() > deadline:
+                said = self.log.read_text(errors="replace")[-3000:]
+                raise RuntimeError(f"waited in vain for {what}. The run printed:\n{said}")
+            time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def disturbed_run(
+    folder: Path, *, without_target: bool = False, own_network: bool = False
+) -> Iterator[DisturbedRun]:
+    """Set up a federation, its target not started yet or in a network of its own."""
+    with contextlib.ExitStack() as stack:
+        inside = stack.enter_context(namespace()) if own_network else ""
+        host = HOST_ADDRESS if inside else LOOPBACK
+        federation = plan(folder, NODES, auth=True, fleet_host=host, workdir=folder)
+        make_certificates(federation.certificates.folder, [host])
+        run = DisturbedRun(federation, inside)
+        stack.callback(run.close)
+        start_superlink(federation)
+        for node in federation.nodes:
+            make_key(federation.key(node.number))
+            public = public_half(federation.key(node.number))
+            register(public, federation.connection, federation.home)
+        nodes = federation.nodes[:TARGET] if without_target else federation.nodes
+        for node in nodes:
+            run.start_node(node)
+        await_nodes(federation, len(nodes))
+        yield run

@@ -1,0 +1,29 @@
+"""What an engine is: a function that executes one run to its end.
+
+Before it is called, :func:`fedsuite.engines.start.start_run` has checked the settings and named the
+run; afterwards it shows the results. In between the engine calls ``follow`` once, which shows the
+progress until the function it is given says that the run is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedsuite.config import RunConfig
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How to execute a run; zero leaves the choice to the engine."""
+
+    nodes: int = 0
+    gpus: float = 0.0
+
+
+IsRunning = Callable[[float], bool]
+"""Wait up to so many seconds for the run's end; return whether it is still running."""
+Follow = Callable[[IsRunning], None]
+"""Show the run's progress until it has ended."""
+Execute = Callable[[RunConfig, EngineOptions, Follow], None]
+"""Execute a run; what goes wrong is in the run's record, or raised as a ``UserError``."""

@@ -1,0 +1,57 @@
+"""For engines that run in this process: the run on a second thread, its log in ``run.log``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedsuite.config import RunConfig
+from fedsuite.core.settings import UserError
+from fedsuite.engines.contract import Follow
+from fedsuite.records.folder import RunFolder, make_folder
+
+
+def run_in_process(config: RunConfig, run: Callable[[], object], follow: Follow) -> None:
+    """Run on a second thread, so that this one can show the progress."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run()
+        except BaseException as error:
+            errors.append(error)
+            logging.getLogger("fedsuite").exception("the run ended")
+
+    def is_running(seconds: float) -> bool:
+        thread.join(seconds)
+        return thread.is_alive()
+
+    thread = threading.Thread(target=work, daemon=True)
+    with log_file(RunFolder.of(config).log_file):
+        thread.start()
+        follow(is_running)
+    if errors and isinstance(errors[0], UserError):
+        raise errors[0]
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Send the run's own lines to a file instead of the terminal."""
+    make_folder(path.parent)
+    logger = logging.getLogger("fedsuite")
+    before = logger.level, logger.propagate
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

@@ -1,0 +1,68 @@
+"""The table of engines: light to read, and a run is resumed by the engine that ran it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsuite.cli.main import main
+from fedsuite.config import parse
+from fedsuite.core.settings import UserError
+from fedsuite.engines.start import start_run
+from fedsuite.engines.table import ENGINES, engine_to_resume, load_engine
+
+
+def test_reading_the_table_loads_no_engine() -> None:
+    source = (
+        "import sys; import fedsuite.engines.table;"
+        "print([m for m in ('torch', 'flwr', 'ray', 'numpy', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_has_a_function_and_a_line_of_help(name: str) -> None:
+    assert callable(load_engine(name))
+    assert ENGINES[name].summary
+
+
+def test_an_unknown_engine_is_refused_with_the_choices(tmp_path: Path) -> None:
+    config = parse({"results-dir": str(tmp_path / "runs")})
+    expected = r"invalid value 'inlin' for --engine: Did you mean 'inline'\? Choices: inline, ray\."
+    with pytest.raises(UserError, match=expected):
+        start_run(config, "inlin", 1, 0.0)
+    assert not (tmp_path / "runs").exists()
+
+
+RECORDED = {"inline": "inline", "ray": "ray", "flower": "ray", "": "ray", "of-tomorrow": "ray"}
+
+
+@pytest.mark.parametrize(("recorded", "expected"), RECORDED.items())
+def test_a_run_is_resumed_by_the_engine_that_ran_it(
+    recorded: str,
+    expected: str,
+    experiment: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``flower`` is what earlier versions recorded for Ray; some recorded nothing."""
+    folder = experiment(num_rounds=1)
+    (folder / "summary.json").unlink()
+    document = json.loads((folder / "config.json").read_text())
+    document["meta"] |= {"engine": recorded}
+    (folder / "config.json").write_text(json.dumps(document))
+    asked: list[str] = []
+
+    def note(config: Any, engine: str, nodes: int, gpus: float) -> int:
+        asked.append(engine)
+        return 0
+
+    monkeypatch.setattr("fedsuite.engines.start.start_run", note)
+    assert main(["resume", str(folder)]) == 0
+    assert asked == [expected] == [engine_to_resume(recorded)]
