@@ -18,8 +18,8 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines, write_json
 from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import run_inline
+from fedsuite.suites import runner as suite_runner
 from fedsuite.suites.definition import read_suite
-from fedsuite.suites.definition import runner as suite_runner
 from fedsuite.suites.jobs import plan_jobs
 from fedsuite.suites.live_table import Run, View
 
