@@ -21,7 +21,7 @@ SMALL = ["num-clients=3", "num-rounds=2", "model=mlp"]
 
 
 @pytest.fixture(autouse=True)
-def stand_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -149,7 +149,7 @@ def test_a_results_folder_that_cannot_be_made_is_a_sentence(
         assert "results-dir" in out and "Traceback" not in out
 
 
-def test_how_to_resume_is_said_from_where_the_user_stands(tmp_path: Path) -> None:
+def test_the_resume_command_is_relative_to_the_current_directory(tmp_path: Path) -> None:
     assert RunFolder(Path("runs/mine").absolute()).resume_command == "fedsuite resume mine"
     far = tmp_path / "far" / "mine"
     assert RunFolder(far).resume_command == f"fedsuite resume {far}"
@@ -277,7 +277,7 @@ def test_a_partition_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     assert "split " in out and Path("split.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_paths_are_taken_from_where_the_user_stands() -> None:
+def test_paths_are_relative_to_the_current_directory() -> None:
     assert read_settings([], ["results-dir=out"])["results-dir"] == str(Path("out").absolute())
     with pytest.raises(UserError, match="KEY=VALUE"):
         read_settings([], ["=3"])
