@@ -1,7 +1,7 @@
 """Baselines (a) and (b): FedAvg as one writes it by hand, without any framework.
 
 Ordinary modules, ``torch.optim.SGD``, averaged state_dicts, tensors resident in memory; (a) in one
-process with two threads, (b) with the clients dealt to two persistent worker processes.
+process with two threads, (b) with the clients assigned to two persistent worker processes.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def average(states: Sequence[State], sizes: Sequence[int]) -> State:
     }
 
 
-def deal(sizes: Sequence[int], workers: int) -> list[list[int]]:
+def assign(sizes: Sequence[int], workers: int) -> list[list[int]]:
     """Give each client, largest first, to the worker with the least to do so far."""
-    hands: list[list[int]] = [[] for _ in range(workers)]
+    cohorts: list[list[int]] = [[] for _ in range(workers)]
     for client in sorted(range(len(sizes)), key=lambda c: -sizes[c]):
-        min(hands, key=lambda hand: sum(sizes[c] for c in hand)).append(client)
-    return hands
+        min(cohorts, key=lambda clients: sum(sizes[c] for c in clients)).append(client)
+    return cohorts
 
 
 def loads(sizes: Sequence[int], job: Job) -> list[int]:
@@ -127,16 +127,16 @@ def one_process(folder: Path) -> Iterator[TrainAll]:
 
 @contextmanager
 def two_processes(folder: Path) -> Iterator[TrainAll]:
-    """Give (b): the clients dealt to worker processes that live as long as the run."""
+    """Give (b): the clients assigned to worker processes that live as long as the run."""
     job, data = open_job(folder)
     sizes = [len(part) for part in data.parts]
-    hands = deal(loads(sizes, job), WORKERS)
+    cohorts = assign(loads(sizes, job), WORKERS)
     spawn = multiprocessing.get_context("spawn")
     pipes: list[Connection] = []
     processes = []
-    for hand in hands:
+    for clients in cohorts:
         ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=work, args=(folder, hand, theirs), daemon=True)
+        process = spawn.Process(target=work, args=(folder, clients, theirs), daemon=True)
         process.start()
         theirs.close()
         pipes.append(ours)
@@ -144,7 +144,7 @@ def two_processes(folder: Path) -> Iterator[TrainAll]:
     try:
         for pipe in pipes:
             pipe.recv()
-        yield lambda state: ask(state, pipes, hands)
+        yield lambda state: ask(state, pipes, cohorts)
     finally:
         for pipe in pipes:
             pipe.close()
@@ -152,24 +152,24 @@ def two_processes(folder: Path) -> Iterator[TrainAll]:
             process.join()
 
 
-def ask(state: State, pipes: Sequence[Connection], hands: Sequence[Sequence[int]]) -> list[State]:
+def ask(state: State, pipes: Sequence[Connection], cohorts: Sequence[Sequence[int]]) -> list[State]:
     """Send the global state to all workers; return the clients' states in client order."""
     packed = pack(state)
     for pipe in pipes:
         pipe.send(packed)
     states: dict[int, State] = {}
-    for pipe, hand in zip(pipes, hands, strict=True):
-        states |= dict(zip(hand, map(unpack, pipe.recv()), strict=True))
+    for pipe, clients in zip(pipes, cohorts, strict=True):
+        states |= dict(zip(clients, map(unpack, pipe.recv()), strict=True))
     return [states[client] for client in sorted(states)]
 
 
-def work(folder: Path, hand: Sequence[int], pipe: Connection) -> None:
+def work(folder: Path, clients: Sequence[int], pipe: Connection) -> None:
     """Be a worker: train one's clients whenever a global state comes, until the pipe closes."""
     torch.set_num_threads(1)
     job, data = open_job(folder)
-    torch.manual_seed(1 + min(hand, default=0))
+    torch.manual_seed(1 + min(clients, default=0))
     model = job.build_model()
-    cohort = [data.client(number) for number in hand]
+    cohort = [data.client(number) for number in clients]
     pipe.send("ready")
     while True:
         try:

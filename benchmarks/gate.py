@@ -1,7 +1,7 @@
 """Lets running variants take turns, round by round, through files in a folder.
 
-Before a round a variant says that it has arrived and waits to be told to go. Without a folder in
-the environment the gate is always open, so everything also runs alone.
+Before a round a variant reports that it has arrived and waits for its turn. Without a folder in the
+environment the gate is always open, so that everything also runs alone.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 
 VARIABLE = "FEDSUITE_BENCH_GATE"
-POLL_SECONDS = 0.05  # what waits must cost those who compute next to nothing
+POLL_SECONDS = 0.05  # waiting must not slow down the variant that computes
 
 
 class Gate:
-    """What stands before each round of one variant."""
+    """Delays each round of one variant until it is its turn."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def wait(self, number: int) -> float:
-        """Say that a round is next and wait for its turn; return the seconds waited."""
+        """Report that a round is next and wait for its turn; return the seconds waited."""
         if self._folder is None:
             return 0.0
         started = time.perf_counter()

@@ -26,7 +26,7 @@ class GatedFedAvg(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Wait for the turn, then go on as FedAvg does."""
+        """Wait for the turn, then continue as FedAvg does."""
         self.waited = own_gate().wait(server_round)
         return super().configure_train(server_round, arrays, config, grid)
 

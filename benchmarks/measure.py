@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from fedsuite.core.processes import start, stop
 
 SAMPLE_SECONDS = 0.25
 POLL_SECONDS = 0.02
@@ -51,17 +52,6 @@ class ProcessTree:
                 used[pid] = times.user + times.system
         return used
 
-    def end(self) -> None:
-        """End whatever still runs: the root politely, then all that is left."""
-        self._meet()
-        with suppress(psutil.NoSuchProcess):
-            self._root.terminate()
-            psutil.wait_procs([self._root], timeout=STOP_SECONDS)
-        for process in self._known.values():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(list(self._known.values()), timeout=STOP_SECONDS)
-
     def _meet(self) -> None:
         with suppress(psutil.NoSuchProcess):
             for child in self._root.children(recursive=True):
@@ -78,21 +68,14 @@ def processor_share(trees: Sequence[ProcessTree], seconds: float) -> float:
 
 
 class Watched:
-    """A running command; memory is sampled only while somebody waits for it."""
+    """A running command; memory is sampled only while it is waited for."""
 
     def __init__(self, command: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
         self.started = time.time()
         self.ended = 0.0
         self.peak_bytes = 0
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                env=os.environ | dict(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = start(command, os.environ | dict(variables), output=output)
         self.tree = ProcessTree(self._process.pid)
 
     @property
@@ -121,5 +104,4 @@ class Watched:
 
     def end(self) -> None:
         """End the command and all it started."""
-        self.tree.end()
-        self._process.wait()
+        stop(self._process, grace=STOP_SECONDS)

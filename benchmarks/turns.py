@@ -1,8 +1,8 @@
 """Runs all variants of a workload side by side, one round of one variant at a time.
 
-Every variant is started, one after the other, and stays alive; then they take turns. Whatever
-the machine is up to in a minute, all variants get their part of it, and a variant's round can be
-compared with the reference's round next to it.
+Every variant is started, one after the other, and stays alive; then they take turns. Other load on
+the machine thus affects all variants alike, and a variant's round can be compared with the
+reference's round next to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG_LINES = 30
 
 
 class Player:
-    """One variant: a command that does a round whenever it is told to."""
+    """One variant: a command that does one round at a time, on request."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@
 #   secrets.sh keys N           private keys: /secrets/node-0 ...; public halves: /secrets/public
 #   secrets.sh key              one SuperNode's key: /secrets/key; prints the public half
 #
-# The key of the authority is not kept: to renew certificates, make everything anew.
+# The CA's key is not kept: to renew certificates, make all of them again.
 set -eu
 umask 077
 place=$(mktemp -d)

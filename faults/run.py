@@ -129,7 +129,7 @@ class DisturbedRun:
         while not happened():
             if self._has_ended or time.monotonic() > deadline:
                 said = self.log.read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"waited in vain for {what}. The run printed:\n{said}")
+                raise RuntimeError(f"{what} did not happen. The run printed:\n{said}")
             time.sleep(0.2)
 
 

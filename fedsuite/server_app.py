@@ -64,7 +64,7 @@ def end_with_command() -> None:
 
 
 class MarkedLines(logging.Formatter):
-    """Marks every line, so that whoever streams this app's output can tell it from Flower's."""
+    """Marks every line, so that a reader of the stream can tell them from Flower's."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message, each of its lines marked."""

@@ -22,7 +22,7 @@ class EngineOptions:
 
 
 IsRunning = Callable[[float], bool]
-"""Wait up to so many seconds for the run's end; return whether it is still running."""
+"""Wait some seconds for the run's end; return whether it is still running."""
 Follow = Callable[[IsRunning], None]
 """Show the run's progress until it has ended."""
 Execute = Callable[[RunConfig, EngineOptions, Follow], None]

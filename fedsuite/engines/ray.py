@@ -84,7 +84,7 @@ def _submit(config: RunConfig, nodes: int, gpus: float, home: Path, log: IO[byte
 
 
 def _wait(run: Child, link: Child, seconds: float) -> bool:
-    """Wait up to so many seconds; return whether the run is still running."""
+    """Wait for the run's end; return whether it is still running after ``seconds``."""
     try:
         run.wait(timeout=seconds)
         return False

@@ -69,7 +69,7 @@ class Stream:
         return next(found, "").removeprefix(RESULTS_ARE_IN)
 
     def is_open(self, seconds: float) -> bool:
-        """Wait up to so many seconds for the stream's end; return whether there may be more."""
+        """Wait for the stream's end; return whether it is still open after ``seconds``."""
         self._reader.join(seconds)
         return self._reader.is_alive()
 

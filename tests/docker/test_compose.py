@@ -203,8 +203,8 @@ def test_an_option_flower_does_not_have_is_found(option: str) -> None:
 def test_four_nodes_have_four_quarters() -> None:
     for name in ("plain", "tls"):
         services = stack(name)["services"]
-        told = [words(it)[-1] for service, it in services.items() if service.startswith("node-")]
-        assert told == [f"--node-config=partition-id={i} num-partitions=4" for i in range(4)]
+        configs = [words(it)[-1] for service, it in services.items() if service.startswith("node-")]
+        assert configs == [f"--node-config=partition-id={i} num-partitions=4" for i in range(4)]
 
 
 @pytest.mark.parametrize("name", ["tls", "superlink", "supernode"])

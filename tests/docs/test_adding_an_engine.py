@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "adding-an-engine.md"
 BLOCKS = dict(re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', PAGE.read_text(), re.DOTALL))
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ class PowerCut(BaseException):
 
 
 class CutGrid:
-    """A grid that fails after so many exchanges."""
+    """A grid that fails after a number of exchanges."""
 
     def __init__(self, grid: Grid, exchanges: int) -> None:
         self.grid, self.left = grid, exchanges
@@ -44,7 +44,7 @@ class CutGrid:
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run each algorithm into a crash and on from there."""
+    """Run each algorithm into a crash and resume it."""
     settings = json.loads(str(context.run_config["settings"]))
     for algo in registry.ALGORITHMS:
         chosen = settings | {"algo": algo, "run-name": algo}

@@ -54,7 +54,8 @@ def test_a_recycled_pid_is_never_signalled() -> None:
 
 
 def test_a_process_that_ignores_the_first_signal_is_killed(tmp_path: Path) -> None:
-    child, _ = start_script("trap '' TERM; echo ready; sleep 60", tmp_path / "log")
+    script = "trap '' TERM; echo ready; while true; do sleep 1; done"
+    child, _ = start_script(script, tmp_path / "log")
     started = time.monotonic()
     assert stop(child, grace=0.3) == [child.identity]
     assert child.returncode == -signal.SIGKILL

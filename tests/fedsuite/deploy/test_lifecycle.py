@@ -54,7 +54,7 @@ def left_over(mark: str) -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder to stand in, with a Flower home of its own."""
+    """A working folder, with a Flower home of its own."""
     folder = tmp_path_factory.mktemp("deployment")
     before = os.environ.get("FLWR_HOME")
     os.environ["FLWR_HOME"] = str(folder / "flower")
@@ -99,7 +99,7 @@ def test_up_says_how_to_use_it_and_is_not_done_twice(
 
 
 @pytest.mark.deploy
-def test_status_tells_how_it_stands(
+def test_status_shows_nodes_security_and_expiry(
     federation: Federation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deploy", "status", "--dir", str(federation.folder)]) == 0
@@ -120,7 +120,7 @@ def test_a_key_is_registered_once(
 
 
 @pytest.mark.deploy
-def test_a_key_can_be_taken_out_again(federation: Federation, tmp_path: Path) -> None:
+def test_a_key_can_be_unregistered(federation: Federation, tmp_path: Path) -> None:
     """``flwr supernode unregister NODE-ID NAME``, as the guide has it."""
 
     def nodes() -> set[str]:
@@ -136,7 +136,7 @@ def test_a_key_can_be_taken_out_again(federation: Federation, tmp_path: Path) ->
 
 
 @pytest.mark.deploy
-def test_a_node_without_a_registered_key_is_turned_away(
+def test_a_node_without_a_registered_key_is_rejected(
     federation: Federation, tmp_path: Path
 ) -> None:
     before = online_nodes(ENTRY)

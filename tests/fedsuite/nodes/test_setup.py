@@ -243,7 +243,7 @@ def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(
 
 
 @pytest.mark.parametrize("algo", ["taco", "fedamp", "scaffold", "fedfomo", "apple", "fedavg"])
-def test_a_run_stopped_right_after_somebody_came_can_be_resumed(
+def test_a_run_stopped_right_after_a_node_joined_can_be_resumed(
     algo: str, experiment: Start, tmp_path: Path
 ) -> None:
     """The new node answers during a round, before anything has room for it."""

@@ -1,4 +1,4 @@
-"""Clients are dealt to nodes evenly, or stay where they are."""
+"""Clients are distributed evenly over nodes, or stay where they are."""
 
 from __future__ import annotations
 

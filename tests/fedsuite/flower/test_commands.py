@@ -1,0 +1,49 @@
+"""Flower's commands: the settings they are given, and how they answer or fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from flwr.common.config import parse_config_args
+
+from fedsuite.config import all_defaults
+from fedsuite.flower.commands import COMMAND, CommandFailed, environment, flwr, write_settings
+
+
+def test_flower_reads_the_settings_that_were_written(tmp_path: Path) -> None:
+    odd = {"run-name": 'quoted "name"', "data-root": "C:\\data", "label-column": "two\nlines"}
+    settings = all_defaults() | odd | {"taco.kappa": 1e-05, "resume": True}
+    path = write_settings(tmp_path / "settings.toml", settings)
+    assert parse_config_args([str(path)]) == settings
+
+
+def test_the_environment_has_its_own_home_and_forgets_the_command_above(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(COMMAND, "1@2.0")
+    made = environment(tmp_path, EXTRA="1")
+    assert COMMAND not in made
+    assert made["FLWR_HOME"] == str(tmp_path) and made["EXTRA"] == "1"
+    assert made["PATH"].startswith(str(Path(sys.executable).parent))
+
+
+ANSWERS = {
+    "an error": (
+        'print(\'{"success": false, "error-message": "\\\\nno such run"}\')',
+        "no such run",
+    ),
+    "no JSON": ("print('Traceback'); raise SystemExit(1)", "failed: Traceback"),
+    "nothing": ("pass", "failed: "),
+    "no answer": ("import time; time.sleep(30)", "did not answer within 1 s"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_a_command_that_fails_is_quoted(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, expected = ANSWERS[case]
+    command = [sys.executable, "-c", source]
+    monkeypatch.setattr("fedsuite.flower.commands.executable", lambda name: command)
+    with pytest.raises(CommandFailed, match=f"`flwr list hub` .*{expected}"):
+        flwr(["list", "hub"], seconds=1.0 if case == "no answer" else 60.0)
