@@ -43,8 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_is_there(site: Path, hooks: ModuleType) -> None:
     pages = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {Path(page) for page in hooks.ROOT_PAGES.values()}
     built = {path.relative_to(site).with_suffix(".md") for path in site.rglob("*.html")}
     assert pages <= built
 
@@ -99,7 +100,14 @@ def test_links_to_sources_lead_to_the_reference_or_are_text(hooks: ModuleType) -
     assert resolve(base, "x.md") == "[`base`](reference/strategies.md#strategies.base)"
     deeper = base.replace("..", "../..")
     assert resolve(deeper, "evidence/x.md").endswith("(../reference/strategies.md#strategies.base)")
-    assert resolve("[read](../README.md#use-it)", "x.md") == "read"
+    assert resolve("[make](../Makefile)", "x.md") == "make"
+    assert resolve("[read](../README.md#use-it)", "x.md") == "[read](getting-started.md#use-it)"
+    assert resolve("[us](../../SECURITY.md)", "evidence/x.md") == "[us](../security-policy.md)"
+    assert resolve("[page](docs/security.md#x)", "getting-started.md") == "[page](security.md#x)"
+    assert resolve("[all](docs/evidence/suites)", "getting-started.md") == "all"
+    assert resolve(base.replace("../", ""), "contributing.md").endswith(
+        "(reference/strategies.md#strategies.base)"
+    )
     assert resolve("[all](suites)", "evidence/x.md") == "all"
     assert resolve("[page](security.md) ![](images/x.svg)", "x.md") == (
         "[page](security.md) ![](images/x.svg)"
