@@ -247,8 +247,8 @@ def markdown(
 
 STEPS_NOTE = (
     "CPU time of one client's training in round 3 of a run, divided by its steps, so that what a "
-    "method does once per round is included. Each algorithm takes turns with FedAvg; the ratio is the "
-    "median over turns."
+    "method does once per round is included. Each algorithm takes turns with FedAvg; the ratio is "
+    "the median over turns."
 )
 
 BREAKDOWN_NOTE = (

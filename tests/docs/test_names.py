@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,8 @@ import click
 import pytest
 
 from fedsuite.cli.main import command
+from fedsuite.cli.run import read_settings
+from fedsuite.config import parse
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
@@ -27,6 +30,7 @@ INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+)?")
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.(?!jsonl)\w+)+")
 NAME = re.compile(r"(\w+(?:\.\w+)*)(?:\(.*\))?")
+SHELL = re.compile(r"^ *```sh.*?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^ *fedsuite ((?:deploy )?[a-z]+)\b", re.MULTILINE)
 
@@ -91,6 +95,20 @@ def test_commands_exist(page: Path) -> None:
     code = [*quoted(page), *BLOCK.findall(page.read_text(encoding="utf-8"))]
     used = {name for text in code for name in COMMAND.findall(text)}
     assert used <= known
+
+
+def run_commands(page: Path) -> list[list[str]]:
+    """Return the words after ``fedsuite run`` of every such line in a page's blocks of commands."""
+    blocks = "".join(SHELL.findall(page.read_text(encoding="utf-8"))).replace("\\\n", " ")
+    lines = [shlex.split(line, comments=True) for line in blocks.splitlines()]
+    return [words[2:] for words in lines if words[:2] == ["fedsuite", "run"]]
+
+
+@per_page([page for page in PAGES if run_commands(page)])
+def test_settings_in_commands_are_accepted(page: Path) -> None:
+    for algo, *words in run_commands(page):
+        pairs = [word for word in words if "=" in word and not word.startswith("-")]
+        parse(read_settings([], pairs) | {"algo": algo})
 
 
 @per_page([ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])
