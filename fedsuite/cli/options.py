@@ -8,7 +8,7 @@ import click
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import positive
+from fedsuite.cli.parsing import positive
 from fedsuite.engines.table import DEFAULT, ENGINES
 
 engine_names = click.Choice(tuple(ENGINES))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import Command
 from fedsuite.cli.options import (
     Files,
     Gpus,
@@ -22,6 +21,7 @@ from fedsuite.cli.options import (
     Settings,
     SuperLink,
 )
+from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT, engine_to_resume
 

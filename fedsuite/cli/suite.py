@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsuite.cli.command import Command, positive
 from fedsuite.cli.options import engine_names
+from fedsuite.cli.parsing import Command, positive
 
 commands = typer.Typer()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedsuite.cli import show as show_commands
-from fedsuite.cli.command import repeat_options
 from fedsuite.cli.main import main
+from fedsuite.cli.parsing import repeat_options
 from fedsuite.cli.run import read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError

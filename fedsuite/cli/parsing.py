@@ -1,4 +1,4 @@
-"""What all commands share: options that take several values, plain help, errors in one line."""
+"""How command lines are parsed: options of several values, plain help, errors in one line."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def repeat_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Write each of these options again before every further value, up to the next option."""
     repeated: list[str] = []
     option, values = "", 0
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word == "--":
-            return [*repeated, *words[place:]]
+            return [*repeated, *words[index:]]
         if word.startswith("-") and not (option and values == 0):
             option, values = (word, 0) if word in names else ("", 0)
             repeated.append(word)
@@ -91,7 +91,7 @@ def repeat_options(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def usage_sentence(error: click.ClickException) -> str:
-    """Say in one line what is wrong with a command line, and where its help is."""
+    """Return in one line what is wrong with a command line, and where its help is."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
