@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any, cast, get_type_hints
@@ -112,6 +113,17 @@ def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise typer.BadParameter(f"'{text}' is not a whole number of at least 1.")
     return int(text)
+
+
+def share(text: str) -> float:
+    """Read a number of at least 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise typer.BadParameter(f"'{text}' is not a number of at least 0.")
+    return number
 
 
 def _spelling(param: click.Parameter, context: click.Context | None) -> str:

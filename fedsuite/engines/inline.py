@@ -96,7 +96,7 @@ class InlineGrid(Grid):
 
 def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     """Execute a run in this process."""
-    run_in_background(config, lambda: run_inline(config, options.nodes or 1), follow)
+    run_in_background(config, lambda: run_inline(config, options.nodes), follow)
 
 
 def run_inline(config: RunConfig, num_nodes: int = 1) -> Path:

@@ -275,5 +275,5 @@ def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
     folder = experiment("taco", grid=DeployedGrid(*places), dataset="own")
     make_report(str(folder), tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
-    assert "every node has rows of its own, and their labels stay there" in page
+    assert "every node has its own data, whose labels are not sent" in page
     assert "finished" in page
