@@ -17,7 +17,7 @@ from fedsuite.deploy.federation import (
     LOOPBACK,
     SUPERLINK,
     Federation,
-    Node,
+    SuperNode,
     await_nodes,
     plan,
     start_superlink,
@@ -44,11 +44,11 @@ class DisturbedRun:
         self.commands: list[Child] = []
 
     @property
-    def target(self) -> Node:
+    def target(self) -> SuperNode:
         """The node that is disturbed."""
         return self.federation.nodes[TARGET]
 
-    def start_node(self, node: Node) -> None:
+    def start_node(self, node: SuperNode) -> None:
         """Start a SuperNode, the target in its namespace if it has one."""
         inside = self.namespace and node.number == TARGET
         within = ["ip", "netns", "exec", self.namespace] if inside else []

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedsuite.config import parse
 from fedsuite.core.files import read_document
 from fedsuite.core.processes import Process
-from fedsuite.core.protocol import LINE_MARK
+from fedsuite.core.protocol import DEPLOYED, LINE_MARK, RAY
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND
 from fedsuite.flower.compat import is_simulated
@@ -32,7 +32,7 @@ def main(grid: Grid, context: Context) -> None:
     log_to_stdout()
     end_with_command()
     try:
-        engine = "ray" if is_simulated(grid) else "deployed"
+        engine = RAY if is_simulated(grid) else DEPLOYED
         folder = run(parse(context.run_config, foreign="default"), grid, engine)
     except UserError as error:
         log.error("the run failed: %s", error)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsuite.cli.command import Command, Group, positive
+from fedsuite.cli.parsing import Command, Group, positive
 from fedsuite.core.settings import UserError
 
 FOLDER = ".fedsuite-deploy"

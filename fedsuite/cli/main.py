@@ -11,7 +11,7 @@ import click
 import typer
 
 from fedsuite.cli import deploy, partition, report, run, show, suite
-from fedsuite.cli.command import Group, usage_sentence
+from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.settings import UserError
 
 EXAMPLES = """\

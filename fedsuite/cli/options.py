@@ -6,12 +6,25 @@ from typing import Annotated
 
 import click
 import typer
+from typer.models import OptionInfo
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import positive
+from fedsuite.cli.parsing import positive, share
 from fedsuite.engines.table import DEFAULT, ENGINES
 
 engine_names = click.Choice(tuple(ENGINES))
+_parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)
+
+
+def _engine_option(default: str) -> OptionInfo:
+    summaries = "; ".join(f"{name}: {engine.summary}" for name, engine in ENGINES.items())
+    return typer.Option(
+        "--engine",
+        click_type=engine_names,
+        help=f"{summaries} (default: {default})",
+        show_default=False,
+    )
+
 
 RunName = Annotated[
     str,
@@ -44,16 +57,8 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-RunEngine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        click_type=engine_names,
-        help="; ".join(f"{name}: {engine.summary}" for name, engine in ENGINES.items())
-        + f" (default: {DEFAULT}; on resume: the run's)",
-        show_default=False,
-    ),
-]
+RunEngine = Annotated[str | None, _engine_option(DEFAULT)]
+ResumeEngine = Annotated[str | None, _engine_option("the one that the run started on")]
 SuperLink = Annotated[
     str,
     typer.Option(
@@ -69,13 +74,17 @@ Nodes = Annotated[
         "--nodes",
         metavar="N",
         parser=positive,
-        help="worker nodes (default: ray one per core, inline 1)",
+        help=f"worker nodes (default: one per core with {_parallel}, otherwise 1)",
         show_default=False,
     ),
 ]
 Gpus = Annotated[
     float,
     typer.Option(
-        "--gpus", metavar="SHARE", help="GPUs per node, e.g. 0.5 (engine ray)", show_default=False
+        "--gpus",
+        metavar="SHARE",
+        parser=share,
+        help="GPUs per node, e.g. 0.5, if nodes compute in parallel",
+        show_default=False,
     ),
 ]

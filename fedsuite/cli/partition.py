@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedsuite.cli.command import Command
 from fedsuite.cli.options import Files, Settings
+from fedsuite.cli.parsing import Command
 from fedsuite.cli.run import read_settings
 
 commands = typer.Typer()

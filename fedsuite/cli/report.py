@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import Command
 from fedsuite.cli.options import ResultsDir
+from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError
 
 commands = typer.Typer()

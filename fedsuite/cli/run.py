@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import Command
 from fedsuite.cli.options import (
     Files,
     Gpus,
     Nodes,
     ResultsDir,
+    ResumeEngine,
     RunEngine,
     RunName,
     Settings,
     SuperLink,
 )
+from fedsuite.cli.parsing import Command
+from fedsuite.core.protocol import DEPLOYED
 from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT, engine_to_resume
 
@@ -80,7 +82,7 @@ def run(
 def resume(
     name: RunName,
     results_dir: ResultsDir = "runs",
-    engine: RunEngine = None,
+    engine: ResumeEngine = None,
     superlink: SuperLink = "",
     nodes: Nodes = None,
     gpus: Gpus = 0.0,
@@ -99,7 +101,7 @@ def resume(
         return 0
     ran_on = files.read_provenance().get("engine")
     if connection is None and engine is None:
-        if ran_on == "deployed":
+        if ran_on == DEPLOYED:
             raise UserError(
                 f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
                 f"`fedsuite resume {name} --superlink NAME`."

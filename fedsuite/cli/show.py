@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.command import Command
 from fedsuite.cli.options import ResultsDir, RunName
+from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError, allowed, spell
 
 Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsuite.cli.command import Command, positive
 from fedsuite.cli.options import engine_names
+from fedsuite.cli.parsing import Command, positive
+from fedsuite.engines.table import DEFAULT_IN_SUITES
 
 commands = typer.Typer()
 
@@ -53,10 +54,10 @@ def suite(
         str,
         typer.Option(
             click_type=engine_names,
-            help="engine of the runs (default: inline)",
+            help=f"engine of the runs (default: {DEFAULT_IN_SUITES})",
             show_default=False,
         ),
-    ] = "inline",
+    ] = DEFAULT_IN_SUITES,
 ) -> int:
     """Run all experiments of a table or figure."""
     from rich.console import Console

@@ -20,7 +20,7 @@ from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import Certificates
 from fedsuite.deploy.keys import key_file
-from fedsuite.deploy.processes import read_processes, start_noted
+from fedsuite.deploy.pid_files import read_pid_files, start_with_pid_file
 from fedsuite.flower.commands import (
     START_SECONDS,
     CommandFailed,
@@ -42,7 +42,7 @@ POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Node:
+class SuperNode:
     """A SuperNode: its number, the port of its own Runtime API, its node-config."""
 
     number: int
@@ -66,7 +66,7 @@ class Federation:
     port: int
     fleet_port: int
     workdir: Path
-    nodes: tuple[Node, ...]
+    nodes: tuple[SuperNode, ...]
     connection: str = LOCAL
     fleet_host: str = LOOPBACK
 
@@ -105,7 +105,7 @@ class Federation:
 
     def processes(self) -> list[Process]:
         """Return its processes, running or not."""
-        return read_processes(self.folder / "pids")
+        return read_pid_files(self.folder / "pids")
 
     def process(self, name: str) -> Process | None:
         """Return one process by its name, running or not."""
@@ -146,12 +146,14 @@ def plan(
     return federation
 
 
-def make_node(folder: Path, number: int, port: int, count: int, data: Sequence[Path] = ()) -> Node:
+def make_node(
+    folder: Path, number: int, port: int, count: int, data: Sequence[Path] = ()
+) -> SuperNode:
     """Return a node with one partition of the run's dataset, or with ``data`` of its own."""
     where: dict[str, str | int] = {"state-dir": str(folder / "nodes" / f"node-{number}" / "state")}
     if data:
-        return Node(number, port, {"data-path": str(data[number].absolute()), **where})
-    return Node(number, port, {"partition-id": number, "num-partitions": count, **where})
+        return SuperNode(number, port, {"data-path": str(data[number].absolute()), **where})
+    return SuperNode(number, port, {"partition-id": number, "num-partitions": count, **where})
 
 
 def read_plan(folder: Path) -> Federation | None:
@@ -159,7 +161,7 @@ def read_plan(folder: Path) -> Federation | None:
     document: dict[str, Any] = read_document(folder.absolute() / PLAN)
     if not document:
         return None
-    document["nodes"] = tuple(Node(**node) for node in document["nodes"])
+    document["nodes"] = tuple(SuperNode(**node) for node in document["nodes"])
     document |= {key: Path(document[key]) for key in ("folder", "workdir")}
     return Federation(**document)
 
@@ -183,7 +185,7 @@ def start_superlink(federation: Federation) -> Process:
 
 
 def start_supernode(
-    federation: Federation, node: Node, key: Path | None = None, within: Sequence[str] = ()
+    federation: Federation, node: SuperNode, key: Path | None = None, within: Sequence[str] = ()
 ) -> Process:
     """Start or restart a SuperNode.
 
@@ -203,7 +205,7 @@ def start_supernode(
     return _start(federation, node.name, command, home)
 
 
-def restart_supernode(federation: Federation, node: Node) -> Process:
+def restart_supernode(federation: Federation, node: SuperNode) -> Process:
     """Restart a SuperNode that was killed, repeatedly until the SuperLink accepts it.
 
     A SuperLink rejects a key as long as it believes the killed node online: up to two heartbeats,
@@ -243,7 +245,7 @@ def await_nodes(federation: Federation, count: int, processes: Sequence[Process]
 
 
 def _start(federation: Federation, name: str, command: list[str], home: Path) -> Process:
-    return start_noted(
+    return start_with_pid_file(
         name,
         command,
         environment(home, **FAST_POLLING),

@@ -15,9 +15,9 @@ from fedsuite.config import RunConfig
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How to execute a run; zero leaves the choice to the engine."""
+    """How to execute a run: the number of nodes, and GPUs per node (a share of one, or 0)."""
 
-    nodes: int = 0
+    nodes: int = 1
     gpus: float = 0.0
 
 

@@ -15,8 +15,8 @@ from flwr.serverapp import Grid
 
 from fedsuite.client_app import app as client_app
 from fedsuite.config import RunConfig
+from fedsuite.engines.background import run_in_background
 from fedsuite.engines.contract import EngineOptions, Follow
-from fedsuite.engines.in_process import run_in_process
 from fedsuite.flower.compat import CLIENT_APP_FAILED, Run, make_run, set_message_id
 from fedsuite.training.loop import run
 
@@ -96,7 +96,7 @@ class InlineGrid(Grid):
 
 def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     """Execute a run in this process."""
-    run_in_process(config, lambda: run_inline(config, options.nodes or 1), follow)
+    run_in_background(config, lambda: run_inline(config, options.nodes), follow)
 
 
 def run_inline(config: RunConfig, num_nodes: int = 1) -> Path:

@@ -6,7 +6,6 @@ interfere with anything else; all of its processes end with the run.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -34,7 +33,6 @@ CONNECTION = "fedsuite"
 
 def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     """Execute a run through ``flwr run``."""
-    nodes = options.nodes or os.cpu_count() or 1
     folder = RunFolder.of(config)
     folder.make()
     with (
@@ -42,7 +40,7 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
         superlink(Path(home)) as link,
         folder.log_file.open("ab") as log,
     ):
-        run = _submit(config, nodes, options.gpus, Path(home), log)
+        run = _submit(config, options, Path(home), log)
         try:
             follow(lambda seconds: _wait(run, link, seconds))
         finally:
@@ -71,12 +69,12 @@ def superlink(home: Path) -> Iterator[Child]:
         stop(process)
 
 
-def _submit(config: RunConfig, nodes: int, gpus: float, home: Path, log: IO[bytes]) -> Child:
+def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes]) -> Child:
     """Start a command that submits the run and ends with it."""
     settings = write_settings(home / "run-config.toml", config.flat())
     federation = (
-        f"num-supernodes={nodes} client-resources-num-cpus=1 "
-        f"client-resources-num-gpus={gpus} init-args-num-cpus={nodes}"
+        f"num-supernodes={options.nodes} client-resources-num-cpus=1 "
+        f"client-resources-num-gpus={options.gpus} init-args-num-cpus={options.nodes}"
     )
     command = [*executable("flwr"), "run", str(app_folder()), CONNECTION]
     command += ["--run-config", str(settings), "--federation-config", federation, "--stream"]

@@ -11,7 +11,7 @@ from rich.console import Console
 from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.engines.contract import EngineOptions, IsRunning
-from fedsuite.engines.table import load_engine
+from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import read_run
@@ -23,7 +23,10 @@ TAIL = 40
 
 
 def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
-    """Check everything that can be checked, then execute the run; return the command's status."""
+    """Check all that can be checked, then execute the run; return the command's status.
+
+    With ``nodes`` = 0 the run has the engine's default number of nodes.
+    """
     execute = load_engine(engine)
     console = Console()
     config, folder = claim_folder(config)
@@ -34,7 +37,7 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     def show_progress(is_running: IsRunning) -> None:
         follow(folder, config.num_rounds, is_running, console)
 
-    execute(config, EngineOptions(nodes, gpus), show_progress)
+    execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
     return conclude(folder, console)
 
 

@@ -5,9 +5,11 @@ Reading the table imports nothing; an engine's module is imported when a run use
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from fedsuite.core.protocol import RAY
 from fedsuite.core.settings import UserError, suggest
 
 if TYPE_CHECKING:
@@ -15,18 +17,28 @@ if TYPE_CHECKING:
 
 
 class Engine(NamedTuple):
-    """A line of help, and the engine's function as ``module:function``."""
+    """A line of help, the engine's function as ``module:function``, and how its nodes compute.
+
+    The nodes of a ``parallel`` engine compute at the same time, so that one run uses all cores.
+    """
 
     summary: str
     function: str
+    parallel: bool = False
+
+    @property
+    def default_nodes(self) -> int:
+        """How many nodes a run has by default: one per core if they compute in parallel."""
+        return (os.cpu_count() or 1) if self.parallel else 1
 
 
 ENGINES: dict[str, Engine] = {
     "inline": Engine("in this process, one node at a time", "fedsuite.engines.inline:execute"),
-    "ray": Engine("Flower's simulation, nodes in parallel", "fedsuite.engines.ray:execute"),
+    RAY: Engine("Flower's simulation, nodes in parallel", "fedsuite.engines.ray:execute", True),
 }
-DEFAULT = "ray"
-FORMER_NAMES = {"flower": "ray"}
+DEFAULT = RAY
+DEFAULT_IN_SUITES = "inline"
+FORMER_NAMES = {"flower": RAY}
 
 
 def load_engine(name: str) -> Execute:

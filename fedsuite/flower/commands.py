@@ -41,8 +41,8 @@ def app_folder() -> Path:
     if not (folder / "pyproject.toml").exists():
         raise UserError(
             "Flower needs the app's source, and there is no pyproject.toml beside "
-            f"{folder / 'fedsuite'}. Install from a checkout with `pip install -e .`, or use "
-            "--engine inline."
+            f"{folder / 'fedsuite'}. Install from a checkout with `pip install -e .`, or "
+            "choose another --engine."
         )
     return folder
 

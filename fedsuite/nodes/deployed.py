@@ -20,9 +20,8 @@ from fedsuite.config import RunConfig, without_paths
 from fedsuite.core.files import write_atomically
 from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
-from fedsuite.nodes.answers import Answer, Refused, read_answer
 from fedsuite.nodes.exchange import exchange
-from fedsuite.nodes.introductions import Introductions
+from fedsuite.nodes.queries import Answer, NodeQueries, Refused, read_answer
 from fedsuite.records.folder import RunFolder
 
 log = logging.getLogger("fedsuite")
@@ -60,7 +59,7 @@ class DeployedNodes:
         self.check, self.describe = check, describe
         self.answers: dict[int, Answer] = {}  # client -> what its node said last
         self.present: dict[int, int] = {}  # client -> its connected node
-        self._introductions = Introductions(question)
+        self._queries = NodeQueries(question)
         self._newcomers: list[Answer] = []
         self._claims: dict[int, list[int]] = {}  # client -> its nodes, the one that is it first
         self._owners: dict[int, str] = {}  # node -> owner
@@ -137,14 +136,14 @@ class DeployedNodes:
             self._follow_majority()
             fitting = [a for a in self._newcomers if not self._contradiction(a)]
             now, here = time.monotonic(), len({(a.partition_id, a.owner) for a in fitting})
-            pending = self._introductions.pending
+            pending = self._queries.pending
             if (here, pending) != seen:
                 seen, changed = (here, pending), now
                 log.info("%d nodes are here, %d more are answering", here, pending)
             is_late = now - started > seconds
             if self._is_complete(here, minimum, now - started, now - changed, is_late):
                 break
-            all_refused = self._introductions.refused and not here and not pending
+            all_refused = self._queries.refused and not here and not pending
             if is_late or (all_refused and now - changed > SETTLE_SECONDS):
                 raise ConnectionError(self._too_few(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
@@ -169,7 +168,7 @@ class DeployedNodes:
             return here >= max(minimum, 1)
         if self.kind == PARTITION:
             return here >= self.num_partitions or elapsed > LATE_SECONDS
-        return quiet > (LATE_SECONDS if self._introductions.pending else SETTLE_SECONDS)
+        return quiet > (LATE_SECONDS if self._queries.pending else SETTLE_SECONDS)
 
     def await_clients(
         self, grid: Grid, minimum: int, seconds: float, without: Iterable[int] = ()
@@ -187,7 +186,7 @@ class DeployedNodes:
             time.sleep(POLL_SECONDS)
 
     def _too_few(self, here: int, minimum: int, seconds: float) -> str:
-        refused = self._introductions.refused
+        refused = self._queries.refused
         if refused and not here:
             first = "no connected node can take part:"
         else:
@@ -202,7 +201,7 @@ class DeployedNodes:
         for nodes in self._claims.values():
             nodes[:] = [node for node in nodes if node in connected]
         self._newcomers = [a for a in self._newcomers if a.node_id in connected]
-        for node, reply in self._introductions.poll(grid, connected):
+        for node, reply in self._queries.poll(grid, connected):
             try:
                 self._newcomers.append(self._checked(read_answer(node, reply)))
             except Refused as refusal:
@@ -241,7 +240,7 @@ class DeployedNodes:
         return ""
 
     def _refuse(self, grid: Grid, node: int, reason: str) -> None:
-        if self._introductions.refuse(grid, node, reason):
+        if self._queries.refuse(grid, node, reason):
             self._news.append(f"node {node} cannot take part: {reason}")
             log.warning("%s", self._news[-1])
 
@@ -252,7 +251,7 @@ class DeployedNodes:
             if problem := self._contradiction(answer):
                 self._refuse(grid, answer.node_id, problem)
                 continue
-            self._introductions.accept(answer.node_id)
+            self._queries.accept(answer.node_id)
             self._owners[answer.node_id] = answer.owner
             client = answer.partition_id
             if self.kind == OWN:
@@ -278,7 +277,7 @@ class DeployedNodes:
                 "when the other disconnects"
             )
             log.warning("node %d waits: %s", answer.node_id, sentence)
-            self._introductions.tell(grid, answer.node_id, sentence)
+            self._queries.tell(grid, answer.node_id, sentence)
             nodes.append(answer.node_id)
         else:
             nodes.insert(0, answer.node_id)

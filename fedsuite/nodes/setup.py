@@ -20,9 +20,9 @@ from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_pa
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import is_simulated
-from fedsuite.nodes.answers import Answer
 from fedsuite.nodes.contract import Nodes
 from fedsuite.nodes.deployed import DeployedNodes
+from fedsuite.nodes.queries import Answer
 from fedsuite.nodes.simulated import SimulatedNodes
 from fedsuite.records.checkpoint import Checkpoint
 from fedsuite.records.folder import RunFolder

@@ -26,7 +26,7 @@ WAIT_FOR_NODES = 60.0
 
 
 @dataclass(frozen=True)
-class Node:
+class SimulatedNode:
     """A simulated node: which of how many it is, and whether it shares the run's folder."""
 
     node_id: int
@@ -63,8 +63,8 @@ class SimulatedNodes:
         self.message_header: dict[str, str] = {}
         self.identities: dict[str, int] = {}
         self._sizes = dict(sizes or {})
-        self._known: dict[int, Node] = {}
-        self._nodes: list[Node] = []
+        self._known: dict[int, SimulatedNode] = {}
+        self._nodes: list[SimulatedNode] = []
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Send nodes the run's settings and its folder, which they share."""
@@ -141,7 +141,7 @@ class SimulatedNodes:
             if reply.has_error():
                 raise RuntimeError(f"node {node_id} cannot take part: {reply.error.reason}")
             answer = reply.content.config_records["node"]
-            self._known[node_id] = Node(
+            self._known[node_id] = SimulatedNode(
                 node_id,
                 number=int(answer["partition-id"]),  # type: ignore[arg-type]
                 num_nodes=int(answer["num-partitions"]),  # type: ignore[arg-type]

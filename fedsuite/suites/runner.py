@@ -20,6 +20,7 @@ from rich.console import Console
 from fedsuite.core.files import locked, read_document, write_json
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError
+from fedsuite.engines.table import ENGINES
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs
@@ -73,7 +74,7 @@ class ProcessGroup:
 
     def __init__(self, engine: str, width: int) -> None:
         self.engine, self.width = engine, width
-        self.nodes = 1 if engine == "inline" else max(1, cores() // width)
+        self.nodes = max(1, cores() // width) if ENGINES[engine].parallel else 1
         self._children: dict[str, Child] = {}
 
     def start(self, run: SuiteRun) -> None:
@@ -129,11 +130,11 @@ def _work(runs: Sequence[SuiteRun], group: ProcessGroup, view: LiveTable) -> Non
 def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
     """Return the number of concurrent runs: as requested, but no more than cores allow.
 
-    A run on Ray uses all cores by itself, so the default there is one.
+    A run of a parallel engine uses all cores by itself, so the default there is one.
     """
     threads = max((job.config.client_threads for job in mine), default=1)
     most = max(1, cores() // threads)
-    return min(jobs or (most if engine == "inline" else 1), most)
+    return min(jobs or (1 if ENGINES[engine].parallel else most), most)
 
 
 def _words(job: Job) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scripted import UPDATES, one_round, result, run_info
 
 from fedsuite.core.messages import WireError, pack, read_instructions, unpack, write_results
-from fedsuite.nodes.answers import Refused, read_answer
+from fedsuite.nodes.queries import Refused, read_answer
 from strategies.fedadw import FedAdw
 from strategies.fedavg import FedAvg
 from strategies.fedbac import FedBac

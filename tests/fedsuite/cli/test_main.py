@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedsuite.cli import show as show_commands
-from fedsuite.cli.command import repeat_options
 from fedsuite.cli.main import main
+from fedsuite.cli.parsing import repeat_options
 from fedsuite.cli.run import read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
@@ -167,6 +167,8 @@ def test_the_resume_command_is_relative_to_the_current_directory(tmp_path: Path)
         (["run", "fedavg", "--engin", "ray"], "Did you mean '--engine'?"),
         (["run", "fedavg", "--engine", "rya"], "'rya' is not one of 'inline', 'ray'."),
         (["run", "fedavg", "--nodes", "0"], "'0' is not a whole number of at least 1."),
+        (["run", "fedavg", "--gpus", "-1"], "'-1' is not a number of at least 0."),
+        (["run", "fedavg", "--gpus", "two"], "'two' is not a number of at least 0."),
         (["run", "fedavg", "--name"], "'--name' requires an argument. See `fedsuite run --help`."),
         (["show", "x", "stray"], "unexpected extra argument (stray). See `fedsuite show --help`."),
         (["list", "fruits"], "'algorithms', 'datasets'"),

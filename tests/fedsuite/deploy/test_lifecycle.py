@@ -31,7 +31,7 @@ from fedsuite.deploy.federation import (
 )
 from fedsuite.deploy.keys import make_key, public_half, register
 from fedsuite.deploy.lifecycle import down, status, up
-from fedsuite.deploy.processes import start_noted
+from fedsuite.deploy.pid_files import start_with_pid_file
 from fedsuite.flower.commands import flwr, free_ports, online_nodes
 from fedsuite.flower.connections import connection_names
 
@@ -239,7 +239,7 @@ def test_up_that_fails_leaves_nothing_behind(
 
     def broken(federation: Federation, node: object) -> Process:
         made.append(
-            start_noted(
+            start_with_pid_file(
                 "node-0",
                 ["sh", "-c", "echo no disk; exit 3"],
                 os.environ,

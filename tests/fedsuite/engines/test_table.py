@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
+from fedsuite.core.protocol import DEPLOYED
 from fedsuite.core.settings import UserError
 from fedsuite.engines.start import start_run
-from fedsuite.engines.table import ENGINES, engine_to_resume, load_engine
+from fedsuite.engines.table import (
+    DEFAULT,
+    DEFAULT_IN_SUITES,
+    ENGINES,
+    engine_to_resume,
+    load_engine,
+)
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_reading_the_table_loads_no_engine() -> None:
@@ -31,6 +42,43 @@ def test_reading_the_table_loads_no_engine() -> None:
 def test_every_engine_has_a_function_and_a_line_of_help(name: str) -> None:
     assert callable(load_engine(name))
     assert ENGINES[name].summary
+
+
+def test_a_parallel_engine_has_a_node_per_core_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    assert {name: engine.default_nodes for name, engine in ENGINES.items()} == {
+        "inline": 1,
+        "ray": 5,
+    }
+
+
+def test_help_names_the_engines_and_defaults_of_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    for command, default in (("run", DEFAULT), ("suite", DEFAULT_IN_SUITES)):
+        main([command, "--help"])
+        (line,) = re.findall(r"--engine \[(.*?)\].*\(default: (\w+)\)", _plain(capsys))
+        assert line == ("|".join(ENGINES), default)
+
+
+def _plain(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_engines_are_named_in_the_table_alone() -> None:
+    """Outside their own room; ``ray`` is also a package, whose version a run records."""
+    elsewhere = {"fedsuite/core/protocol.py", "fedsuite/records/provenance.py"}
+    for path in sorted((ROOT / "fedsuite").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("fedsuite/engines/") or name in elsewhere:
+            continue
+        words = [n.value for n in ast.walk(ast.parse(path.read_text())) if _is_text(n)]
+        assert not {*ENGINES, DEPLOYED} & set(words), name
+
+
+def _is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def test_an_unknown_engine_is_refused_with_the_choices(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from flwr.app import ConfigRecord, Error, Message
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.messages import read_result
 from fedsuite.core.settings import UserError
-from fedsuite.nodes import deployed, introductions
+from fedsuite.nodes import deployed, queries
 from fedsuite.report.build import make_report
 
 Start = Callable[..., Path]
@@ -169,7 +169,7 @@ def test_a_refused_node_that_is_corrected_is_accepted(
     experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a key a SuperNode keeps its id, so that a restart cannot be seen."""
-    monkeypatch.setattr(introductions, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(queries, "RETRY_SECONDS", 0.0)
     first, second = partitions(2, tmp_path / "state")
 
     def before(grid: DeployedGrid, server_round: int) -> None:
@@ -275,5 +275,5 @@ def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
     folder = experiment("taco", grid=DeployedGrid(*places), dataset="own")
     make_report(str(folder), tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
-    assert "every node has rows of its own, and their labels stay there" in page
+    assert "every node has its own data, whose labels are not sent" in page
     assert "finished" in page

@@ -1,4 +1,4 @@
-"""For engines that run in this process: the run on a second thread, its log in ``run.log``."""
+"""A run on a background thread of this process, its log in ``run.log``: for engines to use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fedsuite.engines.contract import Follow
 from fedsuite.records.folder import RunFolder, make_folder
 
 
-def run_in_process(config: RunConfig, run: Callable[[], object], follow: Follow) -> None:
-    """Run on a second thread, so that this one can show the progress."""
+def run_in_background(config: RunConfig, run: Callable[[], object], follow: Follow) -> None:
+    """Run on a background thread, so that this one can show the progress."""
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -39,7 +39,7 @@ def run_in_process(config: RunConfig, run: Callable[[], object], follow: Follow)
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Send the run's own lines to a file instead of the terminal."""
+    """Write the run's log lines to a file instead of the terminal."""
     make_folder(path.parent)
     logger = logging.getLogger("fedsuite")
     before = logger.level, logger.propagate

@@ -1,6 +1,6 @@
-"""The processes of a federation, which outlive the command that started them.
+"""Pid files, by which a later command finds the processes of a federation again.
 
-Each is noted in a folder as ``NAME.json``, so that a later command finds it again.
+A federation outlives the command that started it; each of its processes has a file ``NAME.json``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedsuite.core.files import write_json
 from fedsuite.core.processes import Process
 
 
-def start_noted(
+def start_with_pid_file(
     name: str,
     command: Sequence[str],
     environment: Mapping[str, str],
@@ -25,7 +25,7 @@ def start_noted(
     cwd: Path,
     pids: Path,
 ) -> Process:
-    """Start a process that outlives this one, its output appended to ``log``; note its pid."""
+    """Start a process that outlives this one; write its pid file, append its output to ``log``."""
     for folder in (log.parent, pids):
         folder.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -42,7 +42,7 @@ def start_noted(
     return child.identity
 
 
-def read_processes(pids: Path) -> list[Process]:
-    """Return the processes noted in a folder, running or not."""
+def read_pid_files(pids: Path) -> list[Process]:
+    """Return the processes that have a pid file in a folder, running or not."""
     paths = sorted(pids.glob("*.json"))
     return [Process(**json.loads(path.read_text())) for path in paths]

@@ -1,24 +1,48 @@
-"""Asking deployed nodes who they are, without waiting for anybody's answer."""
+"""Queries to deployed nodes: asking who they are, without waiting, and checking their answers."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
 
-from fedsuite.core.messages import write_instructions
+from fedsuite.core.messages import MAX_REASON, write_instructions
+from fedsuite.core.protocol import OWN, PARTITION, owner_name
 from fedsuite.nodes.exchange import pull
 
-log = logging.getLogger("fedsuite")
 QUERY_SECONDS = 300.0
 RETRY_SECONDS = 60.0
 MAX_TRIES = 3
+MAX_PARTITIONS = 100_000
+MIN_IDENTITY, MAX_IDENTITY = 16, 200
+MAX_REFUSAL = 1000
 
 
-class Introductions:
+class Refused(Exception):
+    """A node that cannot take part; the message is a sentence for both sides."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node says of itself.
+
+    A node with a partition (``kind`` PARTITION) gives its ``partition_id`` of ``num_partitions``.
+    A node with data of its own (OWN) gives a secret, known here by a hash as its ``owner``, and a
+    ``description`` of its data.
+    """
+
+    node_id: int
+    kind: str
+    partition_id: int = 0
+    num_partitions: int = 0
+    owner: str = ""
+    description: str = ""
+
+
+class NodeQueries:
     """Asks each connected node once, and again after a while if it was refused.
 
     ``question`` is what every node is asked. ``refused`` has the reason for every node refused.
@@ -89,3 +113,34 @@ class Introductions:
             if number:
                 self._waiting[number] = node
         self._asked |= set(nodes)
+
+
+def read_answer(node: int, reply: Message) -> Answer:
+    """Read a node's answer; refuse a node that cannot or must not take part."""
+    if reply.has_error():
+        raise Refused(f"it failed to answer: {reply.error.reason}"[:MAX_REASON])
+    try:
+        record = reply.content.config_records["node"]
+        if "refusal" in record:
+            raise Refused(str(record["refusal"])[:MAX_REFUSAL])
+        if record["kind"] == PARTITION:
+            return _partition(node, record["partition-id"], record["num-partitions"])
+        if record["kind"] == OWN:
+            return _own(node, str(record["identity"]), str(record["description"]))
+        raise Refused(f"unknown kind of node {str(record['kind'])[:50]!r}")
+    except KeyError as error:
+        raise Refused(f"its answer has no {error}") from None
+
+
+def _partition(node: int, number: object, count: object) -> Answer:
+    if not (isinstance(number, int) and isinstance(count, int)):
+        raise Refused("its partition-id or num-partitions is not a whole number")
+    if not 0 <= number < count <= MAX_PARTITIONS:
+        raise Refused(f"invalid partition-id {number} of num-partitions {count}")
+    return Answer(node, PARTITION, number, count)
+
+
+def _own(node: int, identity: str, description: str) -> Answer:
+    if not MIN_IDENTITY <= len(identity) <= MAX_IDENTITY:
+        raise Refused(f"its identity has {len(identity)} characters")
+    return Answer(node, OWN, owner=owner_name(identity), description=description)

@@ -1,8 +1,9 @@
-"""What all commands share: options that take several values, plain help, errors in one line."""
+"""How command lines are parsed: options of several values, plain help, errors in one line."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any, cast, get_type_hints
@@ -76,9 +77,9 @@ def repeat_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Write each of these options again before every further value, up to the next option."""
     repeated: list[str] = []
     option, values = "", 0
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word == "--":
-            return [*repeated, *words[place:]]
+            return [*repeated, *words[index:]]
         if word.startswith("-") and not (option and values == 0):
             option, values = (word, 0) if word in names else ("", 0)
             repeated.append(word)
@@ -91,7 +92,7 @@ def repeat_options(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def usage_sentence(error: click.ClickException) -> str:
-    """Say in one line what is wrong with a command line, and where its help is."""
+    """Return in one line what is wrong with a command line, and where its help is."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
@@ -112,6 +113,17 @@ def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise typer.BadParameter(f"'{text}' is not a whole number of at least 1.")
     return int(text)
+
+
+def share(text: str) -> float:
+    """Read a number of at least 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise typer.BadParameter(f"'{text}' is not a number of at least 0.")
+    return number
 
 
 def _spelling(param: click.Parameter, context: click.Context | None) -> str:
