@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 import torch
 
 from fedsuite.core import seeds
+from fedsuite.core.files import replacing
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.dataset_cache import Dataset, default_cache_dir, load_dataset
@@ -171,8 +170,7 @@ def _read_split(path: Path) -> Split:
 
 def _write_split(path: Path, split: Split) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(
             file,
             train=np.concatenate(split.train),
@@ -182,4 +180,3 @@ def _write_split(path: Path, split: Split) -> None:
             probe=split.probe,
             test=split.test,
         )
-    os.replace(temporary, path)

@@ -131,7 +131,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
             return int(value) if not isinstance(value, float) else int(number)
         if kind is float:
             return float(value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return spell(value)
     except (ValueError, KeyError, OverflowError, TypeError):
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise invalid(key, value, f"it takes {wanted}.") from None

@@ -10,14 +10,14 @@ a laptop minutes.
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunConfig, parse
+from fedsuite.config import RunConfig, flatten, parse
+from fedsuite.core.files import read_toml
 from fedsuite.core.settings import UserError, defaults, suggest
 from fedsuite.metrics import SUMMARY_METRICS
 from fedsuite.records.collection import PaperNumber
@@ -82,7 +82,7 @@ class Suite:
         try:
             return parse(plan.settings | dict(changes or {}), foreign="ignore")
         except UserError as error:
-            raise UserError(f"{self.path}, run {spell(plan.labels)}: {error}") from None
+            raise UserError(f"{self.path}, run {describe_labels(plan.labels)}: {error}") from None
 
     def numbers(self) -> list[PaperNumber]:
         """Return the numbers that the paper prints for this suite's runs."""
@@ -95,7 +95,7 @@ class Suite:
 
 def read_suite(path: Path, scale: str = "paper") -> Suite:
     """Read a suite file; refuse an unknown key or an invalid value."""
-    raw = _read(path)
+    raw = read_toml(path, "suite file")
     for key, value in raw.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key '{key}'. {suggest(key, TYPES)}")
@@ -150,20 +150,9 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
     ]
 
 
-def spell(labels: Mapping[str, Label]) -> str:
+def describe_labels(labels: Mapping[str, Label]) -> str:
     """Write labels as ``LABEL=VALUE`` pairs."""
     return ", ".join(f"{name}={value}" for name, value in labels.items())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"There is no suite file '{path}'.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{path}' cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
 
 
 def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
@@ -238,10 +227,7 @@ def _settings(path: Path, where: str, raw: Any) -> Settings:
         raise UserError(
             f"{path}: invalid value {raw!r} for {where}: it must be a table of settings."
         )
-    flat: Settings = {}
-    for key, value in raw.items():
-        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
-        flat |= {key: value} if inner is None else inner
+    flat = flatten(raw)
     for key in flat:
         if key in GIVEN_BY_COMMAND:
             raise UserError(f"{path}: {where}.{key} is set by the command, not by a suite.")

@@ -23,7 +23,7 @@ from fedsuite.metrics import METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites.code_version import code_version
-from fedsuite.suites.definition import Label, Plan, Suite, spell
+from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
 from fedsuite.training.loop import RUNTIME_KEYS
 
 DIGITS = 8
@@ -143,8 +143,9 @@ def _refuse_twins(suite: Suite, jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.name in seen:
             raise UserError(
-                f"{suite.path}: {spell(seen[job.name].labels)} and {spell(job.labels)} are the "
-                "same run. Change the settings of one or leave it out."
+                f"{suite.path}: {describe_labels(seen[job.name].labels)} and "
+                f"{describe_labels(job.labels)} are the same run. Change the settings of one or "
+                "leave it out."
             )
         seen[job.name] = job
 

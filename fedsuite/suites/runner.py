@@ -17,9 +17,9 @@ from typing import IO
 
 from rich.console import Console
 
-from fedsuite.core.files import locked, read_document, write_json
+from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, spell
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs
@@ -141,7 +141,7 @@ def _words(job: Job) -> list[str]:
     given = ("algo", "run-name")
     settings = {key: value for key, value in job.config.flat().items() if key not in given}
     settings["resume"] = job.begun
-    pairs = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items()]
+    pairs = [f"{key}={spell(value)}" for key, value in settings.items()]
     return ["run", job.config.algo, *pairs, "--name", job.name]
 
 
@@ -179,9 +179,6 @@ def _listed(manifest: Path) -> dict[str, Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a finished run; a crash leaves no half of it."""
-    unfinished = target.with_name(f".{target.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(source, unfinished)
-    shutil.rmtree(target, ignore_errors=True)
-    unfinished.rename(target)
+    """Copy a finished run, whole or not at all."""
+    with replacing_folder(target) as unfinished:
+        shutil.copytree(source, unfinished, dirs_exist_ok=True)
