@@ -35,6 +35,10 @@ from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
+# Where and how a run is run: a resumed run takes them from its command, not from its record.
+RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
+# Keys whose default depends on the algorithm.
+FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 Foreign = Literal["refuse", "default", "ignore"]
 
 
@@ -290,7 +294,7 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
-    """Say what an unknown shared key may have been meant as; the algorithm's own keys count too."""
+    """Suggest a key for an unknown shared one; the algorithm's own keys count too."""
     algo = str(values.get("algo", "fedavg"))
     own = defaults(registry.params(algo)) if algo in registry.ALGORITHMS else {}
     if key in own:

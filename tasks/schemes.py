@@ -15,7 +15,7 @@ import numpy as np
 
 from fedsuite.core.seeds import generator, integer
 from fedsuite.core.settings import UserError, invalid
-from tasks.label_column import divide_by
+from tasks.flower_partitioners import divide_by
 from tasks.partitions import PartitionOptions, group_of
 
 MIN_CLIENT_SAMPLES = 2

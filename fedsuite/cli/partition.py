@@ -35,7 +35,7 @@ def partition(
     config = parse(read_settings(file or [], settings or []))
     from rich.console import Console
 
-    from fedsuite.report.label_plot import label_table, save_label_png
+    from fedsuite.report.label_distribution import label_table, save_label_png
     from tasks.partitioning import label_counts
     from tasks.task import open_task
 

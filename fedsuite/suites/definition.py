@@ -18,7 +18,7 @@ from typing import Any
 
 from fedsuite.config import RunConfig, flatten, parse
 from fedsuite.core.files import read_toml
-from fedsuite.core.settings import UserError, defaults, suggest
+from fedsuite.core.settings import UserError, defaults, invalid, suggest
 from fedsuite.metrics import SUMMARY_METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.suites.paper_numbers import paper_numbers, sources
@@ -75,7 +75,12 @@ class Suite:
     @property
     def name(self) -> str:
         """The suite's name and its folder's; at small scale it ends in -small."""
-        return self.path.stem + ("-small" if self.scale == "small" else "")
+        return self.path.stem + ("-small" if self.small else "")
+
+    @property
+    def small(self) -> bool:
+        """Whether this is the variant for a laptop."""
+        return self.scale == SCALES[1]
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
         """Return a run's checked settings; what runs share may hold other algorithms' keys."""
@@ -93,7 +98,7 @@ class Suite:
         ]
 
 
-def read_suite(path: Path, scale: str = "paper") -> Suite:
+def read_suite(path: Path, scale: str = SCALES[0]) -> Suite:
     """Read a suite file; refuse an unknown key or an invalid value."""
     raw = read_toml(path, "suite file")
     for key, value in raw.items():
@@ -134,9 +139,7 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
         values = {str(plan.labels.get(label)) for plan in suite.plans}
         known = suite.plans[0].labels
         if not separator or label not in known:
-            raise UserError(
-                f"invalid value '{pair}' for --only. Write LABEL=VALUE; labels: {', '.join(known)}."
-            )
+            raise invalid("--only", pair, f"write LABEL=VALUE; labels: {', '.join(known)}.")
         if not any(fnmatchcase(value, pattern) for value in values):
             raise UserError(f"--only {pair} picks no run. {suggest(pattern, sorted(values))}")
         wanted.setdefault(label, []).append(pattern)
@@ -268,5 +271,5 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
 
 
 def _fits(number: PaperNumber, labels: Mapping[str, Label]) -> bool:
-    """Whether a number belongs to a run: they agree in the labels that both have."""
+    """Return whether a number belongs to a run: they agree in the labels that both have."""
     return all(labels[name] == value for name, value in number.labels.items() if name in labels)

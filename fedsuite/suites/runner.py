@@ -19,7 +19,7 @@ from rich.console import Console
 
 from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
-from fedsuite.core.settings import UserError, spell
+from fedsuite.core.settings import UserError, invalid, spell
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs
@@ -42,9 +42,11 @@ def run_suite(
     """Run what is not done; return 1 if a run failed, else 0."""
     absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
     if absolute and not Path(absolute).is_dir():
-        raise UserError(
-            f"--data-root {data_root} is not a folder. Give the folder that contains the datasets, "
-            "or omit it to download them from the hub."
+        raise invalid(
+            "--data-root",
+            data_root,
+            "it is not a folder. Give the folder that contains the datasets, or omit it to "
+            "download them from the hub.",
         )
     mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
     folder = results / suite.name
