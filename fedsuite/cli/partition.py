@@ -36,11 +36,10 @@ def partition(
     from rich.console import Console
 
     from fedsuite.report.label_distribution import label_table, save_label_png
-    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     task = open_task(config.task)
-    counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
+    counts = task.label_counts()
     console = Console()
     title = (
         f"{config.dataset}, {config.partition}, {config.num_clients} clients, seed {config.seed}"

@@ -1,4 +1,4 @@
-"""Leaf module: what travels between server and nodes.
+"""What travels between server and nodes.
 
 One message per node per round carries a *cohort*: the sampled clients that live there. Vectors
 that all of them receive travel once. The reply carries one result, or one error, per client.

@@ -42,7 +42,6 @@ def label_distribution(collection: Collection) -> list[Block]:
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
     from tasks.dataset_cache import is_local
-    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     title = f"{column}, seed {run.seed}"
@@ -61,7 +60,7 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
             f"{title}: the data here gives the split {task.split.fingerprint}, but the run's was "
             f"{recorded}; it is not drawn."
         )
-    counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
+    counts = task.label_counts()
     figure = label_figure(counts, task.dataset.class_names, collection.tag(title))
     figure.axes[0].collections[0].set_rasterized(counts.size > MANY_BUBBLES)
     held = (counts > 0).sum(axis=1)

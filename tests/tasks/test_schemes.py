@@ -7,8 +7,8 @@ import pytest
 from splits import TEN_CLASSES, divide
 
 from tasks.flower_partitioners import divide_by
-from tasks.partitioning import label_counts
 from tasks.partitions import group_of
+from tasks.split import label_counts
 
 
 def flower_partitioners():
