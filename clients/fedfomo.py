@@ -60,7 +60,7 @@ class FedFomoClient(LocalClient):
     @cached_property
     def _parts(self) -> tuple[np.ndarray, np.ndarray]:
         draw = self.context.draw_for("validation", 0)
-        return hold_out(self.context.train_rows, self.params.validation, draw)
+        return hold_out_validation(self.context.train_rows, self.params.validation, draw)
 
     def _mix(self, peers: Matrix, statistics: Matrix) -> tuple[np.ndarray, float]:
         """Load the mixture; return what others' models gained and the own model's weight."""
@@ -93,7 +93,7 @@ class FedFomoClient(LocalClient):
         return total / len(rows)
 
 
-def hold_out(
+def hold_out_validation(
     rows: np.ndarray, share: float, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows to train on, at least two, and to validate on; with too few, all rows twice."""

@@ -7,13 +7,15 @@ that belongs to the checkpoint. States older than the checkpoint's are removed.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
+
+from fedsuite.core.files import replacing
+
+PRIVATE = 0o600
 
 
 class ClientState:
@@ -37,10 +39,9 @@ class ClientState:
     def save(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Write this round's state, then drop what no resume can need."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
-        os.close(handle)
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
-        os.replace(temporary, self._path(self.round))
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        with replacing(self._path(self.round), PRIVATE) as temporary:
+            save_file(contiguous, temporary)
         durable = [n for n in self._rounds() if n <= self.checkpoint_round and n < self.round]
         for number in durable[:-1]:
             self._path(number).unlink(missing_ok=True)

@@ -10,13 +10,13 @@ import dataclasses
 import difflib
 import json
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from fedsuite import registry
+from fedsuite.core import files
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import (
     Scalar,
@@ -26,6 +26,7 @@ from fedsuite.core.settings import (
     invalid,
     kebab,
     setting,
+    spell,
     suggest,
 )
 from tasks.datasets import DATASETS
@@ -34,6 +35,10 @@ from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
+# Where and how a run is run: a resumed run takes them from its command, not from its record.
+RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
+# Keys whose default depends on the algorithm.
+FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 Foreign = Literal["refuse", "default", "ignore"]
 
 
@@ -168,7 +173,7 @@ class RunConfig:
         usual |= parse({"algo": self.algo, **chosen}).flat() | {k: usual[k] for k in deciding}
         unsaid = ("algo", "run-name", "results-dir", "resume")
         changed = {k: v for k, v in mine.items() if usual.get(k) != v and k not in unsaid}
-        words = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in changed.items()]
+        words = [f"{key}={spell(value)}" for key, value in changed.items()]
         return shlex.join(["fedsuite", "run", self.algo, *words])
 
     def to_json(self) -> str:
@@ -236,20 +241,15 @@ def all_defaults() -> dict[str, Scalar]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a run-config file: kebab-case keys, algorithms' own as tables or dotted keys."""
-    try:
-        raw = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"There is no file '{path}'.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{path}' cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
+    return flatten(files.read_toml(path))
+
+
+def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Write settings of tables as dotted keys: ``{"taco": {"kappa": 1}}`` as ``taco.kappa``."""
     flat: dict[str, Any] = {}
-    for key, value in raw.items():
-        if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
-        else:
-            flat[key] = value
+    for key, value in tables.items():
+        inner = isinstance(value, Mapping)
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if inner else {key: value}
     return flat
 
 
@@ -294,7 +294,7 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
-    """Say what an unknown shared key may have been meant as; the algorithm's own keys count too."""
+    """Suggest a key for an unknown shared one; the algorithm's own keys count too."""
     algo = str(values.get("algo", "fedavg"))
     own = defaults(registry.params(algo)) if algo in registry.ALGORITHMS else {}
     if key in own:

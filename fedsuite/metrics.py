@@ -1,7 +1,7 @@
 """What is measured: one table of metrics, read by records, suites, reports and the terminal.
 
 A new metric is one line here, beside the code that computes it. A metric that an algorithm records
-on its own needs no line: :func:`find` derives its title and unit from its name.
+on its own needs no line: :func:`find_metric` derives its title and unit from its name.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Metric:
     def in_unit(self, value: float) -> float:
         """Return a recorded value in the metric's unit."""
         return 100.0 * value if self.share else float(value)
+
+    def with_unit(self, value: float) -> str:
+        """Write a recorded value in the metric's unit, e.g. 0.8 as ``80 %``."""
+        return f"{self.in_unit(value):g} {self.unit}".rstrip()
 
     def as_recorded(self, value: float) -> str:
         """Write a value as recorded, with the precision it has in tables."""
@@ -80,9 +84,11 @@ SUMMARY_METRICS = tuple(metric for metric in TABLE if metric.in_summary)
 # The score of a run: the global model's where there is one, else the clients' own.
 ROUND_SCORES = (METRICS["accuracy"], METRICS["personal_accuracy"])
 FINAL_SCORES = (METRICS["final_accuracy"], METRICS["personal_accuracy"])
+# Measured only where target-accuracy is set and reached.
+TO_TARGET = (METRICS["rounds_to_target"], METRICS["compute_seconds_to_target"])
 
 
-def find(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """Return a metric by its field; ``a.b`` is the part b of the field a."""
     field, _, part = name.partition(".")
     metric = METRICS.get(field) or _derive(field)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedsuite.core.params_from_source import Unreadable, read_params
 from fedsuite.core.settings import invalid, suggest
-from fedsuite.core.settings_source import Unreadable, read_params
 
 if TYPE_CHECKING:
     from clients.base import Client

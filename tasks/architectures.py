@@ -1,4 +1,4 @@
-"""The models' code: each takes a batch of its kind of data and gives logits (n, classes).
+"""The models' code: each maps a batch of its kind of data to logits (n, classes).
 
 A function makes the model of its name in :data:`tasks.models.MODELS` for data of a given shape. In
 every model the modules are registered in the order the data passes through them, and the last one

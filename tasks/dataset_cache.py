@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
+from fedsuite.core.files import locked, replacing_folder
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid, suggest
 from tasks import preprocess, sources
@@ -113,19 +113,12 @@ def build_once(folder: Path, what: str, build: Callable[[Path], None]) -> None:
             f"The cache directory '{folder.parent}' cannot be made ({error.strerror}). "
             "Set FEDSUITE_CACHE to a directory that can be written to."
         ) from error
-    with FileLock(f"{folder}.lock"):
+    with locked(folder.with_name(f"{folder.name}.lock"), wait=math.inf):
         if is_complete(folder):
             return
         logger.info("Preparing %s in %s (first use only).", what, folder)
-        unfinished = folder.with_name(f"{folder.name}.unfinished")
-        for leftover in (unfinished, folder):
-            shutil.rmtree(leftover, ignore_errors=True)
-        unfinished.mkdir()
-        try:
+        with replacing_folder(folder) as unfinished:
             build(unfinished)
-            unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _build(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:

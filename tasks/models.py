@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedsuite.core.settings import UserError, suggest
+from fedsuite.core.settings import invalid, suggest
 from tasks.shapes import DataShape
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ MODELS: dict[str, ModelSpec] = {
 def build_model(name: str, shape: DataShape, seed: int) -> nn.Module:
     """Make the model ``name`` for data of ``shape``, its weights drawn from ``seed`` alone."""
     if name not in MODELS:
-        raise UserError(f"Unknown model '{name}'. {suggest(name, MODELS)}")
+        raise invalid("model", name, suggest(name, MODELS))
     _check_fit(name, MODELS[name], shape)
     import torch
 
@@ -60,9 +60,11 @@ def build_model(name: str, shape: DataShape, seed: int) -> nn.Module:
 def _check_fit(name: str, spec: ModelSpec, shape: DataShape) -> None:
     fitting = {n: s for n, s in MODELS.items() if shape.kind in s.kinds}
     if name not in fitting:
-        raise UserError(
-            f"Model '{name}' takes {' or '.join(spec.kinds)} data, but the dataset gives "
-            f"{shape.kind} data. Models for {shape.kind} data: {', '.join(fitting)}."
+        raise invalid(
+            "model",
+            name,
+            f"it takes {' or '.join(spec.kinds)} data, but the dataset has {shape.kind} data. "
+            f"Models for {shape.kind} data: {', '.join(fitting)}.",
         )
     if shape.kind != "image":
         return
@@ -70,8 +72,9 @@ def _check_fit(name: str, spec: ModelSpec, shape: DataShape) -> None:
     side = min(height, width)
     if side < spec.smallest_side:
         possible = [n for n, s in fitting.items() if side >= s.smallest_side]
-        raise UserError(
-            f"Model '{name}' needs images of at least {spec.smallest_side}x{spec.smallest_side}, "
-            f"but the dataset gives {height}x{width}. "
-            f"Models for images this small: {', '.join(possible)}."
+        raise invalid(
+            "model",
+            name,
+            f"it needs images of at least {spec.smallest_side}x{spec.smallest_side}, but the "
+            f"dataset has {height}x{width}. Models for images this small: {', '.join(possible)}.",
         )

@@ -1,4 +1,4 @@
-"""Tasks over rows that nodes own: a node's, and the server's, which may have rows to test on."""
+"""Tasks over rows that nodes own: the task of a node, and that of the server."""
 
 from __future__ import annotations
 
@@ -21,24 +21,17 @@ from tasks.dataset_cache import (
     map_array,
 )
 from tasks.datasets import DATASETS, OWN_SPEC
-from tasks.own_data import (
-    Description,
-    Schema,
-    data_files,
-    describe,
-    form_of,
-    read_rows,
-    read_schema,
-    write_own_arrays,
-)
+from tasks.own_data import data_files, describe, form_of, read_rows, write_own_arrays
+from tasks.own_schema import Description, Schema, read_schema
 from tasks.sources import find_source
-from tasks.task import Split, Task, draw_probe, hold_out
+from tasks.split import Split, draw_probe, hold_out_own_test
+from tasks.task import Task
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 def describe_path(path: Path, dataset: str, label: str) -> Description:
-    """Describe what a node has."""
+    """Describe the rows that a node has at a path."""
     table = read_rows(path, dataset, label)
     return describe(form_of(dataset, label, table), table)
 
@@ -49,10 +42,10 @@ def own_task(
 ) -> Task:
     """Return the task of a node that is one client; the others' rows are not here."""
     dataset = _open(path, read_schema(schema))
-    kept, held = hold_out(np.arange(len(dataset.y)), test_fraction, seed, client)
-    train, own_test = [NOBODY] * num_clients, [NOBODY] * num_clients
+    kept, held = hold_out_own_test(np.arange(len(dataset.y)), test_fraction, seed, client)
+    train, own_test = [NO_ROWS] * num_clients, [NO_ROWS] * num_clients
     train[client], own_test[client] = kept, held
-    return Task(dataset, Split(train, own_test, NOBODY, NOBODY))
+    return Task(dataset, Split(train, own_test, NO_ROWS, NO_ROWS))
 
 
 def server_task(
@@ -69,9 +62,9 @@ def server_task(
         source = find_source(DATASETS[schema.dataset], data_root)
         dataset = _cached(lambda: source.read().test, schema, json.dumps(source.identity))
     else:
-        dataset = _dataset(schema, np.zeros((0, 1), np.float32), NOBODY)
+        dataset = _dataset(schema, np.zeros((0, 1), np.float32), NO_ROWS)
     rows = np.arange(len(dataset.y))
-    probe = draw_probe(dataset, rows, probe_per_class, seed) if len(rows) else NOBODY
+    probe = draw_probe(dataset, rows, probe_per_class, seed) if len(rows) else NO_ROWS
     name = hashlib.sha256(schema.to_json().encode()).hexdigest()[:16]
     return Task(dataset, Split([], [], probe, np.setdiff1d(rows, probe), name))
 

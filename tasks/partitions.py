@@ -1,7 +1,7 @@
 """The ways to divide rows among clients, by name.
 
 A scheme is an entry here and the function of the same name in :mod:`tasks.schemes`, which divides
-rows. Nothing heavy is imported here; :mod:`tasks.partitioning` divides.
+rows. Nothing heavy is imported here; :func:`tasks.split.partition` calls them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedsuite.core.seeds import generator, integer
 from fedsuite.core.settings import UserError, invalid
-from tasks.label_column import divide_by
+from tasks.flower_partitioners import divide_by
 from tasks.partitions import PartitionOptions, group_of
 
 MIN_CLIENT_SAMPLES = 2
@@ -37,14 +37,14 @@ class Request:
 
 
 def iid(request: Request) -> Parts:
-    """Equal parts of the shuffled rows."""
+    """Divide rows into equal parts at random."""
     from flwr_datasets.partitioner import IidPartitioner
 
     return divide_by(IidPartitioner(request.num_clients), request.labels)
 
 
 def dirichlet(request: Request) -> Parts:
-    """Per class, shares drawn from Dir(alpha); full clients are skipped (self-balancing)."""
+    """Divide each class by shares drawn from Dir(alpha), skipping full clients (self-balancing)."""
     from flwr_datasets.partitioner import DirichletPartitioner
 
     alpha = request.options.dirichlet_alpha
@@ -61,14 +61,14 @@ def dirichlet(request: Request) -> Parts:
         return divide_by(partitioner, request.labels)
     except ValueError:
         raise UserError(
-            f"partition 'dirichlet' with dirichlet-alpha = {alpha:g} left somebody with fewer "
+            f"partition 'dirichlet' with dirichlet-alpha = {alpha:g} left a client with fewer "
             f"than {MIN_CLIENT_SAMPLES} samples in every draw ({request.num_clients} clients, "
             f"{len(request.labels)} samples). Use a larger dirichlet-alpha or fewer clients."
         ) from None
 
 
 def shards(request: Request) -> Parts:
-    """Rows sorted by label, cut into shards of equal size, ``shards_per_client`` each.
+    """Cut rows sorted by label into shards of equal size; give each client some.
 
     The shards are cut here, to within one row of each other, and ``ShardPartitioner`` deals them
     out one by one. Left to cut them itself it drops the remainder: with 199 rows for 100 shards,
@@ -81,9 +81,11 @@ def shards(request: Request) -> Parts:
     needed = request.num_clients * each
     num_shards = request.options.num_shards or needed
     if num_shards < needed:
-        raise UserError(
-            f"num-shards = {num_shards} is too few: {request.num_clients} clients with "
-            f"shards-per-client = {each} take {needed}. Use at least {needed}, or 0 for just that."
+        raise invalid(
+            "num-shards",
+            num_shards,
+            f"{request.num_clients} clients with shards-per-client = {each} take {needed}. Use at "
+            f"least {needed}, or 0 for exactly that.",
         )
     if num_shards > rows:
         raise UserError(
@@ -104,7 +106,7 @@ def shards(request: Request) -> Parts:
 
 
 def pathological(request: Request) -> Parts:
-    """``classes_per_client`` classes each, the rows of a class in equal parts for its holders.
+    """Give clients ``classes_per_client`` classes, a class's rows in equal parts for its holders.
 
     With at least as many clients as classes, mode "first-deterministic" makes sure that every
     class is held: client ``c`` has class ``c mod C``, the others are drawn. With fewer clients no
@@ -141,7 +143,7 @@ def pathological(request: Request) -> Parts:
 
 
 def groups(request: Request) -> Parts:
-    """TACO's three groups (Section IV-A): clients with 10, 20 or 50 % of the labels.
+    """Form TACO's three groups (Section IV-A): clients with 10, 20 or 50 % of the labels.
 
     The number of classes is rounded to the nearest, halves up, and is at least one: 1, 2 and 5 of
     10 classes; 6, 12 and 31 of 62. Which ones is drawn, and the rows of a class are divided
@@ -158,7 +160,7 @@ def groups(request: Request) -> Parts:
 
 
 def natural(request: Request) -> Parts:
-    """One owner per client: ``num_clients`` of them drawn, in owner order.
+    """Give each client one owner's rows: ``num_clients`` owners drawn, in owner order.
 
     This is ``NaturalIdPartitioner`` in vectorised form: that one walks the rows in Python, and
     takes a minute for the 3.3 million of Shakespeare.
@@ -183,7 +185,7 @@ def natural(request: Request) -> Parts:
 
 
 def sizes(request: Request) -> Parts:
-    """Rows at random, in sizes that grow geometrically from the first client to the last."""
+    """Divide rows at random, in sizes that grow geometrically from client to client."""
     from flwr_datasets.partitioner import SizePartitioner
 
     sizes = _geometric_sizes(len(request.labels), request.num_clients, request.options.size_ratio)
@@ -206,8 +208,8 @@ def _classes(request: Request, scheme: str) -> np.ndarray:
 def _deal_classes(request: Request, classes: np.ndarray, per_client: Sequence[int]) -> Parts:
     """Give client ``c`` ``per_client[c]`` different classes and a part of each one's rows.
 
-    Everybody takes the classes that have the fewest holders so far, ties broken by the seed. So
-    the numbers of holders differ by one at most, and every class is held if that is possible.
+    A client takes the classes that have the fewest holders so far, ties broken by the seed. So
+    the numbers of holders differ by one at most, and every class is held if there are enough.
     """
     draw = generator(request.seed, "classes")
     holders: list[list[int]] = [[] for _ in classes]

@@ -1,4 +1,4 @@
-"""Leaf module: what a model must know of the data it is made for."""
+"""What a model must know of the data it is made for."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _check_columns(spec: DatasetSpec, present: Sequence[str], where: str) -> Non
 def _as_rows(spec: DatasetSpec, train: pa.Table, test: pa.Table | None) -> Rows:
     names = _class_names(train.schema, spec.label)
     if test is None:
-        train, test = hold_out(spec, train)
+        train, test = hold_out_test(spec, train)
     if not train.num_rows or not test.num_rows:
         raise UserError(
             f"Dataset '{spec.name}' has too few rows: {train.num_rows} to train on, "
@@ -160,7 +160,7 @@ def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
-def hold_out(spec: DatasetSpec, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def hold_out_test(spec: DatasetSpec, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Split off a tenth as test, always the same rows.
 
     The rows are drawn at random, except for character windows: neighbours share all but one

@@ -1,46 +1,17 @@
-"""A task: one dataset divided among clients, ready to be trained on.
-
-The order is fixed: the probe set is taken out of the training rows first, then train and test are
-pooled if asked, then clients get their parts, then each client's own test rows are held out.
-"""
+"""A task: a dataset's rows as tensors, and their split among clients."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import tempfile
-from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedsuite.core import seeds
 from fedsuite.core.protocol import OWN
-from fedsuite.core.settings import UserError, invalid
-from tasks.dataset_cache import Dataset, default_cache_dir, load_dataset
-from tasks.partitioning import fingerprint, partition
+from fedsuite.core.settings import invalid
+from tasks.dataset_cache import Dataset, load_dataset
+from tasks.split import Split, cached_split, label_counts
 from tasks.task_spec import TaskSpec
-
-SPLIT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Split:
-    """Row numbers: per client for training and for its own test, of the probe, of the test."""
-
-    train: list[np.ndarray]
-    own_test: list[np.ndarray]
-    probe: np.ndarray
-    test: np.ndarray
-    name: str = ""
-
-    @property
-    def fingerprint(self) -> str:
-        """A short name of this split."""
-        return self.name or fingerprint([*self.train, *self.own_test, self.probe, self.test])
 
 
 class Task:
@@ -59,6 +30,10 @@ class Task:
             return x.permute(0, 3, 1, 2), y
         return (x if x.is_floating_point() else x.long()), y
 
+    def label_counts(self) -> np.ndarray:
+        """Count every client's training rows by class, as a (num_clients, num_classes) array."""
+        return label_counts(self.split.train, self.dataset.y, self.shape.num_classes)
+
     def labels(self, indices: np.ndarray) -> np.ndarray:
         """Return the labels of some rows."""
         return self.dataset.y[indices]
@@ -75,111 +50,4 @@ def open_task(spec: TaskSpec) -> Task:
             "`fedsuite list partitions`.",
         )
     dataset = load_dataset(spec.dataset, spec.data_root)
-    return Task(dataset, _cached_split(spec, dataset))
-
-
-def divide(spec: TaskSpec, dataset: Dataset) -> Split:
-    """Cut a dataset into a probe set, clients' parts and their own test rows."""
-    train_rows = np.arange(dataset.num_train)
-    test_rows = np.arange(dataset.num_train, len(dataset.y))
-    probe = draw_probe(dataset, train_rows, spec.probe_per_class, spec.seed)
-    pool = np.setdiff1d(train_rows, probe, assume_unique=True)
-    if spec.pool_train_test:
-        pool = np.concatenate([pool, test_rows])
-    parts = partition(
-        spec.partition,
-        dataset.y[pool],
-        spec.num_clients,
-        spec.options,
-        seeds.integer(spec.seed, "partition"),
-        owners=None if dataset.owners is None else dataset.owners[pool],
-        num_classes=dataset.shape.num_classes if dataset.shape.kind != "chars" else 0,
-    )
-    train, own_test = [], []
-    for client, part in enumerate(parts):
-        kept, held = hold_out(pool[part], spec.client_test_fraction, spec.seed, client)
-        train.append(kept)
-        own_test.append(held)
-    test = np.sort(np.concatenate(own_test)) if spec.pool_train_test else test_rows
-    return Split(train, own_test, probe, test)
-
-
-def draw_probe(dataset: Dataset, rows: np.ndarray, per_class: int, seed: int) -> np.ndarray:
-    """Take ``per_class`` rows of every class out of some rows.
-
-    Characters too rare for that are left out; any other class must have them.
-    """
-    if per_class == 0:
-        return np.zeros(0, dtype=np.int64)
-    draw = seeds.generator(seed, "probe")
-    labels = dataset.y[rows]
-    chosen = []
-    for label in range(dataset.shape.num_classes):
-        candidates = rows[labels == label]
-        if len(candidates) <= per_class:
-            if dataset.shape.kind == "chars":
-                continue
-            raise invalid(
-                "probe-per-class",
-                per_class,
-                f"class {label} of {dataset.spec.name} has {len(candidates)} training samples, and "
-                "some must remain. Use a smaller number.",
-            )
-        chosen.append(draw.choice(candidates, per_class, replace=False))
-    return np.sort(np.concatenate(chosen))
-
-
-def hold_out(
-    rows: np.ndarray, fraction: float, seed: int, client: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out a client's own test rows; both sides keep at least one row."""
-    if fraction == 0:
-        return rows, rows[:0]
-    if len(rows) < 2:
-        raise UserError(
-            f"client-test-fraction = {fraction} needs at least 2 samples per client, "
-            f"but client {client} has {len(rows)}. Use fewer clients or another partition."
-        )
-    count = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
-    order = seeds.generator(seed, "hold-out", client).permutation(len(rows))
-    return np.sort(rows[order[count:]]), np.sort(rows[order[:count]])
-
-
-def _cached_split(spec: TaskSpec, dataset: Dataset) -> Split:
-    """Divide once per machine: workers that start later read what the first one wrote."""
-    identity = {
-        "version": SPLIT_VERSION,
-        "rows": [len(dataset.y), dataset.num_train],
-        "labels": hashlib.sha256(dataset.y.tobytes()).hexdigest(),
-    }
-    key = json.dumps(asdict(spec) | identity, sort_keys=True)
-    name = f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
-    path = default_cache_dir() / "splits" / name
-    if path.exists():
-        return _read_split(path)
-    split = divide(spec, dataset)
-    _write_split(path, split)
-    return split
-
-
-def _read_split(path: Path) -> Split:
-    with np.load(path) as arrays:
-        train = np.split(arrays["train"], arrays["train_ends"][:-1])
-        own_test = np.split(arrays["own_test"], arrays["own_test_ends"][:-1])
-        return Split(train, own_test, arrays["probe"], arrays["test"])
-
-
-def _write_split(path: Path, split: Split) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        np.savez(
-            file,
-            train=np.concatenate(split.train),
-            train_ends=np.cumsum([len(part) for part in split.train]),
-            own_test=np.concatenate(split.own_test),
-            own_test_ends=np.cumsum([len(part) for part in split.own_test]),
-            probe=split.probe,
-            test=split.test,
-        )
-    os.replace(temporary, path)
+    return Task(dataset, cached_split(spec, dataset))

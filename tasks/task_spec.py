@@ -1,4 +1,4 @@
-"""Leaf module: what identifies a task."""
+"""What identifies a task."""
 
 from __future__ import annotations
 

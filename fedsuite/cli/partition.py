@@ -35,12 +35,11 @@ def partition(
     config = parse(read_settings(file or [], settings or []))
     from rich.console import Console
 
-    from fedsuite.report.label_plot import label_table, save_label_png
-    from tasks.partitioning import label_counts
+    from fedsuite.report.label_distribution import label_table, save_label_png
     from tasks.task import open_task
 
     task = open_task(config.task)
-    counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
+    counts = task.label_counts()
     console = Console()
     title = (
         f"{config.dataset}, {config.partition}, {config.num_clients} clients, seed {config.seed}"

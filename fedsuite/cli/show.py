@@ -147,6 +147,6 @@ def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
 def _runs(results_dir: str) -> list[tuple[str, str]]:
     from rich.markup import escape
 
-    from fedsuite.records.listing import list_runs
+    from fedsuite.records.reader import list_runs
 
     return [(escape(run.name), escape(run.description)) for run in list_runs(Path(results_dir))]

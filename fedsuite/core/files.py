@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import threading
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,25 +24,47 @@ def write_atomically(path: Path, content: bytes, mode: int | None = None) -> Non
 
     ``mode`` are the permissions of the new file; without it they are the usual ones.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with replacing(path, mode) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
+    """Yield a temporary file that replaces ``path`` when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        with open(temporary, "wb", opener=None if mode is None else _opener(mode)) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        if mode is not None:
+            os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, mode))
+        yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``path`` when the block ends without an error."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        shutil.rmtree(path, ignore_errors=True)
+        unfinished.rename(path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Replace a JSON file atomically."""
-    write_atomically(path, (json.dumps(document, indent=2, default=_plain) + "\n").encode())
+    write_atomically(path, (json.dumps(document, indent=2, default=_number) + "\n").encode())
 
 
 def json_line(row: Mapping[str, Any]) -> str:
     """Return a row as one line of JSON."""
-    return json.dumps(row, default=_plain) + "\n"
+    return json.dumps(row, default=_number) + "\n"
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -50,6 +75,18 @@ def read_document(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text()))
     except ValueError:
         raise UserError(f"{path} is not valid JSON; the file is damaged.") from None
+
+
+def read_toml(path: Path, what: str = "file") -> dict[str, Any]:
+    """Read a TOML file that a user wrote; ``what`` it is called if it is not there."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"There is no {what} '{path}'.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"'{path}' cannot be read: {error}.") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -83,7 +120,7 @@ class LineReader:
 
 
 def acquire(path: Path, wait: float, busy: str) -> IO[str]:
-    """Lock a file, waiting so long at most, else end with the sentence ``busy``.
+    """Lock a file; raise ``busy`` as a :class:`UserError` if that takes over ``wait`` seconds.
 
     The kernel releases the lock when the returned file is closed or its process dies.
     """
@@ -101,9 +138,9 @@ def acquire(path: Path, wait: float, busy: str) -> IO[str]:
 
 
 @contextmanager
-def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock for the duration of a block; end with ``busy`` if another process has it."""
-    with acquire(path, 0.0, busy):
+def locked(path: Path, busy: str = "", wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock for the duration of a block; see :func:`acquire`."""
+    with acquire(path, wait, busy):
         yield
 
 
@@ -119,11 +156,8 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def _opener(mode: int) -> Any:
-    return lambda path, flags: os.open(path, flags, mode)
-
-
-def _plain(value: Any) -> Any:
-    if getattr(value, "shape", None) == ():  # a number of numpy's
+def _number(value: Any) -> Any:
+    """Turn a number of numpy's into Python's."""
+    if getattr(value, "shape", None) == ():
         return value.item()
     raise TypeError(f"cannot write {type(value).__name__} as JSON")

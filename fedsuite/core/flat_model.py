@@ -1,4 +1,4 @@
-"""Leaf module: a PyTorch module as flat vectors.
+"""A PyTorch module as flat vectors.
 
 :class:`FlatModel` turns a module into three vectors that alias its tensors: ``weights`` (all
 parameters), ``grads`` (their gradients) and ``buffers`` (float buffers such as batch-norm

@@ -1,4 +1,4 @@
-"""Leaf module: what travels between server and nodes.
+"""What travels between server and nodes.
 
 One message per node per round carries a *cohort*: the sampled clients that live there. Vectors
 that all of them receive travel once. The reply carries one result, or one error, per client.
@@ -37,7 +37,7 @@ MAX_DIGITS = 9
 MAX_NAME = 100
 
 
-class WireError(ValueError):
+class ProtocolError(ValueError):
     """A received record does not follow the protocol."""
 
 
@@ -79,17 +79,17 @@ def unpack(array: Array) -> np.ndarray:
         }[version]
         shape, fortran, dtype = read(stream)
     except Exception as error:  # whatever hostile bytes do to numpy's reader
-        raise WireError(f"not a numpy array: {error}") from None
+        raise ProtocolError(f"not a numpy array: {error}") from None
     if dtype.kind != "f" or (fortran and len(shape) > 1):
-        raise WireError(f"expected floating-point numbers in C order, got dtype {dtype}")
+        raise ProtocolError(f"expected floating-point numbers in C order, got dtype {dtype}")
     start = stream.tell()
     size = math.prod(shape) * dtype.itemsize
     if any(length < 0 for length in shape) or len(array.data) - start != size:
-        raise WireError(f"{len(array.data) - start} bytes do not hold shape {shape} of {dtype}")
+        raise ProtocolError(f"{len(array.data) - start} bytes do not hold shape {shape} of {dtype}")
     try:
         return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(shape)
     except (ValueError, OverflowError) as error:
-        raise WireError(f"invalid shape {shape}: {error}") from None
+        raise ProtocolError(f"invalid shape {shape}: {error}") from None
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -166,7 +166,7 @@ def read_result(content: RecordDict, client: int) -> Result:
     try:
         arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
-    except WireError as problem:
+    except ProtocolError as problem:
         return Result(client, error=str(problem))
 
 
@@ -193,7 +193,7 @@ def _scalars(content: RecordDict, name: str) -> dict[str, Any]:
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WireError(f"metric '{name}' is not a number")
+        raise ProtocolError(f"metric '{name}' is not a number")
     if not math.isfinite(value):
-        raise WireError(f"metric '{name}' is {value}")
+        raise ProtocolError(f"metric '{name}' is {value}")
     return value

@@ -1,4 +1,4 @@
-"""Leaf module: every random draw of a run comes from ``(seed, purpose, *numbers)``.
+"""Every random draw of a run comes from ``(seed, purpose, *numbers)``.
 
 No generator is shared or advanced across clients or rounds, so the order in which clients run,
 the process they run in and the engine that runs them cannot change what they draw.

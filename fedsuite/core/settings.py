@@ -1,4 +1,4 @@
-"""Leaf module: typed settings declared once, and errors written for the person who made them.
+"""Typed settings declared once, and errors written for the person who made the mistake.
 
 A group of settings is a frozen dataclass whose fields are made with :func:`setting`. From that
 one declaration come the default, the help line and the check of a value somebody typed.
@@ -53,7 +53,7 @@ def kebab(name: str) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Say which known names there are, the nearest one first if any is near."""
+    """Suggest the nearest of the known names, if any is near, and list them all."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
@@ -95,7 +95,7 @@ def spell(value: object) -> str:
 
 
 def allowed(field: dataclasses.Field[Any]) -> str:
-    """Say in a few words which values a setting takes."""
+    """Describe in a few words which values a setting takes."""
     if field.metadata["choices"] is not None:
         return ", ".join(field.metadata["choices"])
     kinds = {bool: "true, false", int: "integer", float: "number", str: "text"}
@@ -131,7 +131,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
             return int(value) if not isinstance(value, float) else int(number)
         if kind is float:
             return float(value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return spell(value)
     except (ValueError, KeyError, OverflowError, TypeError):
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise invalid(key, value, f"it takes {wanted}.") from None

@@ -1,4 +1,4 @@
-"""Leaf module: a model is one flat float32 vector, a round's updates a matrix of them.
+"""A model is one flat float32 vector, a round's updates a matrix of them.
 
 Sums that decide something (lengths, cosines, means) are taken in float64. The PyTorch side of a
 vector is :mod:`fedsuite.core.flat_model`; nothing here imports torch.

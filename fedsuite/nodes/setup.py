@@ -26,7 +26,7 @@ from fedsuite.nodes.queries import Answer
 from fedsuite.nodes.simulated import SimulatedNodes
 from fedsuite.records.checkpoint import Checkpoint
 from fedsuite.records.folder import RunFolder
-from tasks.own_data import Description, Schema, agree, read_description, read_schema
+from tasks.own_schema import Description, Schema, agree, read_description, read_schema
 from tasks.own_task import server_task
 from tasks.task import Task, open_task
 

@@ -7,27 +7,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedsuite.config import FOLLOWS_ALGO, RUNTIME_KEYS
 from fedsuite.core.files import read_document
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, kebab
 from fedsuite.metrics import FINAL_SCORES, HIGHER
-from fedsuite.records.folder import RunFolder, SuiteFolder, run_folders, subfolders
+from fedsuite.records.folder import (
+    DEFAULT_RESULTS,
+    REPORT_PAGE,
+    REPORT_RUNS,
+    RunFolder,
+    SuiteFolder,
+    run_folders,
+    subfolders,
+)
 from fedsuite.records.provenance import META, RUN_ID
 from fedsuite.records.reader import Run, is_number, read_run
 
 LONGEST_SETTING = 48
 DEFAULT_METRIC = FINAL_SCORES[0].name
-# How and where a run was made, which does not change what it learns.
-OUTSIDE = frozenset(
-    "results-dir run-name resume data-root device client-threads round-timeout "
-    "checkpoint-every tracking algo-settings".split()
-) | {RUN_ID}
-# Settings whose defaults depend on the algorithm.
-FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
+# Settings that do not tell experiments apart.
+UNIMPORTANT = frozenset(
+    "algo seed device client-threads checkpoint-every tracking algo-settings".split()
+).union(map(kebab, RUNTIME_KEYS), FOLLOWS_ALGO, (RUN_ID, META))
 # Labels whose values need no key beside them.
 SELF_EXPLANATORY = frozenset(
     "dataset data split detector setting model partition algo method variant".split()
 )
-REPORT_FILES = ("index.html", "runs.csv")
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,10 @@ class Collection:
         """Whether this is a smaller variant of an experiment."""
         return self.scale == "small"
 
+    def tag(self, title: str) -> str:
+        """Mark a title if the runs are at small scale."""
+        return f"{title} (small scale)" if self.small else title
+
     def row(self, run: Run) -> str:
         """Return the row of the table a run belongs to."""
         return str(run.labels.get(self.rows, "?"))
@@ -123,7 +132,7 @@ def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
     return ", ".join(parts) or "all"
 
 
-def open_collection(name: str, results_dir: str = "runs") -> Collection:
+def open_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Collection:
     """Open a run, a suite or a folder of runs, by its path or its name in the results folder."""
     for folder in (Path(name), Path(results_dir) / name):
         if folder.is_dir():
@@ -178,7 +187,7 @@ def _score(runs: Sequence[Run]) -> str:
 
 
 def _number_settings(collection: Collection) -> Collection:
-    """Give settings that differ in many keys a number, and say what each is."""
+    """Number settings that differ in many keys, and list what each number stands for."""
     numbers = {name: f"#{number}" for number, name in enumerate(collection.column_names(), 1)}
     runs = [
         replace(run, labels={**run.labels, "setting": numbers[collection.column(run)]})
@@ -191,11 +200,10 @@ def _number_settings(collection: Collection) -> Collection:
 
 
 def varying(runs: Iterable[Run]) -> list[str]:
-    """Return the shared settings, other than the seed, in which runs differ."""
+    """Return the shared settings that tell the runs' experiments apart."""
     runs = list(runs)
     keys = dict.fromkeys(key for run in runs for key in run.config)
-    ignored = OUTSIDE | {"algo", "seed", META, *FOLLOWS_ALGO}
-    shared = [key for key in keys if key not in ignored and "." not in key]
+    shared = [key for key in keys if key not in UNIMPORTANT and "." not in key]
     return [key for key in shared if len({str(run.config.get(key)) for run in runs}) > 1]
 
 
@@ -262,4 +270,5 @@ def _paper_number(document: Mapping[str, Any], metric: str) -> PaperNumber:
 
 
 def _is_report(folder: Path) -> bool:
-    return not RunFolder(folder).exists and all((folder / name).exists() for name in REPORT_FILES)
+    files = (REPORT_PAGE, REPORT_RUNS)
+    return not RunFolder(folder).exists and all((folder / name).exists() for name in files)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedsuite import registry
 from fedsuite.core.files import is_locked, read_document
-from fedsuite.core.settings import UserError, suggest
+from fedsuite.core.settings import UserError, invalid, suggest
 from fedsuite.records.provenance import META, RUN_ID
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
 
 DEFAULT_RESULTS = "runs"
+REPORT_PAGE, REPORT_RUNS = "index.html", "runs.csv"  # a folder with both is a report
 
 
 class RunState(StrEnum):
@@ -41,13 +42,13 @@ class RunState(StrEnum):
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended as it should."""
+        """Whether the run has ended without failing."""
         return self in (RunState.FINISHED, RunState.TARGET_REACHED)
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run, there or not; it knows the names of its files."""
+    """The folder of one run, which need not exist, and the paths of its files."""
 
     path: Path
 
@@ -128,7 +129,7 @@ class RunFolder:
 
     @property
     def is_being_written(self) -> bool:
-        """Whether some process of this machine holds the run."""
+        """Whether a process of this machine is writing the run."""
         return is_locked(self.lock_file)
 
     @property
@@ -170,7 +171,7 @@ class RunFolder:
 
     def read_config(self) -> RunConfig:
         """Return the recorded settings."""
-        from fedsuite.config import parse  # loads torch, which most readers of a folder do without
+        from fedsuite.config import parse  # imports the algorithm, which most readers do not need
 
         document = read_document(self.config_file)
         return parse({key: v for key, v in document.items() if key not in (RUN_ID, META)})
@@ -220,10 +221,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"invalid value '{folder.parent}' for results-dir: {error.strerror}. Choose a folder "
-            "that you can write to."
-        ) from None
+        reason = f"{error.strerror}. Choose a folder that you can write to."
+        raise invalid("results-dir", folder.parent, reason) from None
 
 
 def default_name(config: RunConfig) -> str:

@@ -1,4 +1,4 @@
-"""Read one run, whatever state it is in."""
+"""Read runs, whatever state they are in."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
-from fedsuite.metrics import FINAL_SCORES, Metric, find
-from fedsuite.records.folder import RunFolder, RunState
+from fedsuite.metrics import FINAL_SCORES, Metric, find_metric
+from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
 from fedsuite.records.provenance import META
 
@@ -45,7 +46,7 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended as it should."""
+        """Whether it has ended without failing."""
         return self.state.done
 
     @property
@@ -72,6 +73,17 @@ class Run:
         so_far = score_curve(self.history)
         return (so_far[0], so_far[1][-1][1]) if so_far else None
 
+    @property
+    def description(self) -> str:
+        """State, rounds and score in a few words; of a damaged run, what is wrong with it."""
+        if self.state is RunState.BROKEN:
+            return f"{self.state}: {self.note}"
+        parts = [str(self.state), f"round {self.last_round}"]
+        if self.score is not None:
+            metric, value = self.score
+            parts.append(f"{metric.title} {metric.as_recorded(value)}")
+        return ", ".join(parts)
+
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""
         try:
@@ -89,11 +101,11 @@ class Run:
         found: Any = self.summary
         for part in metric.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
-        return find(metric).in_unit(found) if is_number(found) else None
+        return find_metric(metric).in_unit(found) if is_number(found) else None
 
 
 def is_number(value: object) -> bool:
-    """Whether a recorded value is a number."""
+    """Return whether a recorded value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -102,8 +114,13 @@ def read_run(folder: Path) -> Run:
     return RunReader(folder).read()
 
 
+def list_runs(results: Path) -> list[Run]:
+    """Read the runs of a folder, by name."""
+    return [read_run(folder.path) for folder in run_folders(results)]
+
+
 class RunReader:
-    """Reads a run again and again; of its history, each time what was appended."""
+    """Reads a run repeatedly; of its history, only what was appended since."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files = folder, RunFolder(folder)
@@ -148,11 +165,11 @@ class RunReader:
         return self._refused_or_starting(console.read_text(errors="replace"))
 
     def _refused_or_starting(self, output: str) -> Run:
-        """Tell a run that was refused before it wrote its settings from one that is about to."""
+        """Distinguish a run that was refused before it wrote its settings from one that starts."""
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        failed = lines and (lines[-1].startswith("fedsuite: ") or "Traceback (most rec" in output)
+        failed = lines and (lines[-1].startswith(LINE_MARK) or "Traceback (most rec" in output)
         if failed:
-            reason = lines[-1].removeprefix("fedsuite: ")
+            reason = lines[-1].removeprefix(LINE_MARK)
             return Run(self.folder, RunState.FAILED, reason)
         return Run(self.folder, RunState.NOT_STARTED, "it has not written its settings yet")
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedsuite.core.files import write_atomically
-from fedsuite.core.settings import UserError
-from fedsuite.metrics import find
+from fedsuite.core.settings import invalid
+from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection, open_collection
-from fedsuite.report import curves, figures, html, markdown
+from fedsuite.records.folder import REPORT_PAGE, REPORT_RUNS
+from fedsuite.report import costs, curves, drawing, html, markdown, per_client
 from fedsuite.report.diagnostic_figures import diagnostics
 from fedsuite.report.diagnostic_tables import mean_tables
 from fedsuite.report.document import (
@@ -39,25 +40,23 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
     """Write the report of a run, a suite or a folder into ``out``; return the page."""
     collection = open_collection(name, results_dir)
     files: dict[str, bytes] = {}
-    with figures.style_context():
+    with drawing.style_context():
         document = build(collection)
-        drawn = {p.name: figures.svg(p.figure) for p in pictures(document)}
+        drawn = {p.name: drawing.svg(p.figure) for p in pictures(document)}
         for picture in pictures(document):
-            files[f"figures/{picture.name}.png"] = figures.png(picture.figure)
-            text = figures.standalone(drawn[picture.name])
+            files[f"figures/{picture.name}.png"] = drawing.png(picture.figure)
+            text = drawing.standalone(drawn[picture.name])
             files[f"figures/{picture.name}.svg"] = text.encode()
     files["results.csv"] = results_csv(collection).encode()
-    files["runs.csv"] = runs_csv(collection).encode()
+    files[REPORT_RUNS] = runs_csv(collection).encode()
     files["report.md"] = markdown.render(document).encode()
-    files["index.html"] = html.render(document, drawn).encode()
+    files[REPORT_PAGE] = html.render(document, drawn).encode()
     try:
         _write(out, files)
     except OSError as error:
-        raise UserError(
-            f"invalid value '{out}' for -o: {error.strerror or error}. Choose a folder that you "
-            "can write to."
-        ) from None
-    return out / "index.html"
+        reason = f"{error.strerror or error}. Choose a folder that you can write to."
+        raise invalid("-o", out, reason) from None
+    return out / REPORT_PAGE
 
 
 def _write(out: Path, files: Mapping[str, bytes]) -> None:
@@ -77,15 +76,15 @@ def build(collection: Collection) -> Document:
         Section("Results", [*_overview(collection), *results_tables(collection)]),
         Section("Accuracy by round", curves.by_round(collection)),
         Section("Accuracy by compute time", curves.by_seconds(collection)),
-        Section("Rounds and compute time to target", curves.to_target(collection)),
-        Section("Accuracy per client", curves.per_client(collection)),
+        Section("Rounds and compute time to target", costs.to_target(collection)),
+        Section("Accuracy per client", per_client.per_client(collection)),
         Section(DIAGNOSTICS, [*mean_tables(collection), *diagnostics(collection)]),
         Section("Label distribution per client", label_distribution(collection)),
-        Section("Communication", curves.communication(collection)),
+        Section("Communication", costs.communication(collection)),
         Section("Runs", _runs(collection)),
         Section("Reproduce", _commands(collection)),
     ]
-    title = curves.tag(collection, collection.title)
+    title = collection.tag(collection.title)
     return Document(title, SMALL if collection.small else "", _number_pictures(sections))
 
 
@@ -135,7 +134,7 @@ def _overview(collection: Collection) -> list[Block]:
 
 def _runs(collection: Collection) -> list[Block]:
     headings = ["run", collection.rows, "setting", "seed", "state", "rounds"]
-    metric, lines = find(collection.metric), []
+    metric, lines = find_metric(collection.metric), []
     for run in collection.runs:
         labels = [collection.row(run), collection.column(run)] if run.labels else [NONE, NONE]
         seed = str(run.seed) if run.seed is not None else NONE

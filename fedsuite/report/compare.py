@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedsuite.core.settings import UserError, suggest
-from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, find
-from fedsuite.records.collection import FOLLOWS_ALGO, Collection, lay_out, open_collection
+from fedsuite.config import FOLLOWS_ALGO
+from fedsuite.core.settings import UserError, invalid, suggest
+from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, find_metric
+from fedsuite.records.collection import Collection, lay_out, open_collection
 from fedsuite.records.reader import Run, is_number
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.results import NONE, mean_and_deviation
@@ -45,9 +46,7 @@ def compare(
     metric = metric or collection.metric
     methods = collection.row_names()
     if against and against not in methods:
-        raise UserError(
-            f"invalid value '{against}' for --against: these runs have {', '.join(methods)}."
-        )
+        raise invalid("--against", against, f"these runs have {', '.join(methods)}.")
     scored = scored_methods(collection, metric)
     _refuse_nothing(collection, metric, scored)
 
@@ -149,11 +148,11 @@ def better_direction(collection: Collection, metric: str) -> str:
         stated = {**collection.also, collection.metric: collection.better}
         if metric in stated:
             return stated[metric]
-    return find(metric).better
+    return find_metric(metric).better
 
 
 def verdict(difference: Difference | None, better: str = HIGHER) -> str:
-    """Put a difference into words."""
+    """Return in words whether a difference is more than noise."""
     if difference is None:
         return "no common seed, nothing to pair"
     if difference.low is None:
@@ -169,7 +168,7 @@ def verdict(difference: Difference | None, better: str = HIGHER) -> str:
 
 
 def unequal_settings(collection: Collection, column: str, reference: str) -> list[str]:
-    """Say which settings differ between methods because their defaults depend on the algorithm."""
+    """Describe settings that differ only because their defaults depend on the algorithm."""
     notes = []
     base = collection.usable(reference, column)
     for row in collection.row_names():
@@ -185,7 +184,7 @@ def unequal_settings(collection: Collection, column: str, reference: str) -> lis
 
 
 def methods_without(collection: Collection, column: str, metric: str) -> list[str]:
-    """Say which methods lack the metric, and which metric they have instead."""
+    """Describe which methods lack the metric, and which one they have instead."""
     here = [row for row in collection.row_names() if collection.usable(row, column)]
     without = [row for row in here if not by_seed(collection, row, column, metric)]
     if not without:
@@ -193,7 +192,7 @@ def methods_without(collection: Collection, column: str, metric: str) -> list[st
     other = ROUND_SCORES[-1].name
     known = [row for row in without if by_seed(collection, row, column, other)]
     hint = f" --metric {other} compares them." if known and metric != other else ""
-    return [f"Without {find(metric).title}: {', '.join(without)}.{hint}"]
+    return [f"Without {find_metric(metric).title}: {', '.join(without)}.{hint}"]
 
 
 def draw(collection: Collection, column: str, console: Console) -> None:
@@ -203,7 +202,7 @@ def draw(collection: Collection, column: str, console: Console) -> None:
         for row in collection.row_names()[:MAX_CURVES]:
             usable = collection.usable(row, column)
             curves = [points for run in usable if (points := run.curve(metric.name))]
-            line = mean_curve(curves, [{} for _ in curves])
+            line = mean_curve(metric, curves, [{} for _ in curves])
             if line is not None:
                 series[row] = line[0], line[1]
         if series:
@@ -215,11 +214,10 @@ def draw(collection: Collection, column: str, console: Console) -> None:
 
 def _table(rows: Sequence[Comparison], reference: str, metric: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    difference_from = f"difference from {escape(reference)}"
-    headings = ("method", "seeds", find(metric).heading, difference_from, "95 % interval", "")
-    for heading in headings:
+    described, against = find_metric(metric), f"difference from {escape(reference)}"
+    for heading in ("method", "seeds", described.heading, against, "95 % interval", ""):
         table.add_column(heading, justify="left" if heading in ("method", "") else "right")
-    digits = find(metric).digits
+    digits = described.digits
     most = max(len(row.values) for row in rows)
     for row in rows:
         gap, interval = "", ""

@@ -1,4 +1,4 @@
-"""Diagnostics of methods as figures: what they recorded of their clients, by round."""
+"""Diagnostics of methods as figures: numbers that they record per client, by round."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsuite.config import parse_freeloaders
-from fedsuite.metrics import find
+from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
-from fedsuite.report import figures
-from fedsuite.report.curves import slug, tag
-from fedsuite.report.document import Block, Fold, Paragraph, Picture
+from fedsuite.report import drawing
+from fedsuite.report.document import Block, Fold, Paragraph, Picture, slug
+from fedsuite.report.method_styles import BLUE, GREEN, ORANGE, RED, SKY, Style, styles_for
 from fedsuite.report.statistics import mean
-from fedsuite.report.style import BLUE, GREEN, ORANGE, RED, SKY, Style, styles_for
 from tasks.partitions import group_of
 
 Row = Mapping[str, Any]
@@ -39,12 +38,16 @@ COUPLINGS = {
 
 @dataclass(frozen=True)
 class ClientCurve:
-    """A field of ``clients.jsonl`` to be drawn by round; ``limit`` is the setting of its limit."""
+    """A field of ``clients.jsonl`` to be drawn by round, with its figure's title and y label.
+
+    ``share`` marks a field that is 1 or 0 per client, drawn as a share of clients in per cent;
+    ``limit`` is the setting that the algorithm compares the field with.
+    """
 
     field: str
     title: str
-    unit: str
-    factor: float = 1.0
+    label: str
+    share: bool = False
     limit: str = ""
 
 
@@ -52,7 +55,7 @@ CLIENT_CURVES: dict[str, tuple[ClientCurve, ...]] = {
     "taco": (ClientCurve("alpha", "coefficients", "coefficient α", limit="taco.kappa"),),
     "feda4": (
         ClientCurve("phi", "concentration", "concentration φ", limit="feda4.tau-conc"),
-        ClientCurve("biased", "clients judged biased", "share of clients (%)", factor=100.0),
+        ClientCurve("biased", "clients judged biased", "share of clients (%)", share=True),
         ClientCurve(
             "similarity", "direction", "cosine with mean trajectory", limit="feda4.tau-sim"
         ),
@@ -79,7 +82,7 @@ NOTES = {
 
 
 def diagnostics(collection: Collection) -> list[Block]:
-    """Return a note and figures for every method that records something of its own."""
+    """Return a note and figures for every method that records diagnostics."""
     blocks: list[Block] = []
     without = []
     for row in collection.row_names():
@@ -91,7 +94,7 @@ def diagnostics(collection: Collection) -> list[Block]:
                 algo = str(runs[0].config["algo"])
                 pictures += _pictures(collection, row, column, runs)
         if pictures:
-            note = NOTES.get(algo, f"{row}: what clients and server recorded in each round.")
+            note = NOTES.get(algo, f"{row}: numbers recorded per client and round.")
             blocks.append(Paragraph(f"{note} Lines are means, bands are from minimum to maximum."))
             blocks += pictures[:SHOWN]
             if len(pictures) > SHOWN:
@@ -109,10 +112,10 @@ def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]
     lines = {run.name: trained(run) for run in runs}
     recorded = {key for rows in lines.values() for r in rows for key in r}
     client_curves: Sequence[ClientCurve] = CLIENT_CURVES.get(algo) or [
-        ClientCurve(name, find(name).title, find(name).title)
+        ClientCurve(name, find_metric(name).title, find_metric(name).title)
         for name in sorted(recorded - COMMON_FIELDS)
     ]
-    where = tag(collection, f"{row}, {column}")
+    where = collection.tag(f"{row}, {column}")
     pictures = []
     for client_curve in client_curves:
         series = _by_round(runs, lines, client_curve)
@@ -120,7 +123,7 @@ def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]
             limit = runs[0].config.get(client_curve.limit) if client_curve.limit else None
             limits = {f"limit {limit:g}": float(limit)} if limit is not None else {}
             title = f"{where}: {client_curve.title}"
-            figure = figures.lines(title, "round", client_curve.unit, series, GROUPS, limits)
+            figure = drawing.lines(title, "round", client_curve.label, series, GROUPS, limits)
             ends = ", ".join(f"{name} {line[1][-1]:.2f}" for name, line in series.items())
             alt = f"{title} by round; in the last round {ends}."
             pictures.append(Picture(slug(row, column, client_curve.title), alt, figure))
@@ -148,21 +151,20 @@ def group(run: Run, client: int) -> str:
 
 def _by_round(
     runs: Sequence[Run], lines: Mapping[str, Sequence[Row]], client_curve: ClientCurve
-) -> dict[str, figures.Line]:
+) -> dict[str, drawing.Line]:
     values: dict[str, dict[int, list[float]]] = {}
     for run in runs:
         for row in lines[run.name]:
             if isinstance(row.get(client_curve.field), int | float):
                 name = group(run, row["client"])
                 at = values.setdefault(name, {}).setdefault(row["round"], [])
-                at.append(client_curve.factor * row[client_curve.field])
-    series: dict[str, figures.Line] = {}
+                at.append((100.0 if client_curve.share else 1.0) * row[client_curve.field])
+    series: dict[str, drawing.Line] = {}
     for name in (name for name in GROUPS if name in values):
         rounds = sorted(values[name])
         numbers = [values[name][r] for r in rounds]
-        shares = client_curve.factor != 1.0
-        low = None if shares else [min(n) for n in numbers]
-        high = None if shares else [max(n) for n in numbers]
+        low = None if client_curve.share else [min(n) for n in numbers]
+        high = None if client_curve.share else [max(n) for n in numbers]
         series[name] = (rounds, [mean(n) for n in numbers], low, high)
     return series
 
@@ -184,9 +186,9 @@ def _expelled(
             for index, number in enumerate(rounds):
                 gone = number >= ends.get(client, 0)
                 counts[_kind(run, client)][index] += gone / len(runs)
-    series: dict[str, figures.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
+    series: dict[str, drawing.Line] = {k: (rounds, v, None, None) for k, v in counts.items()}
     title = f"{where}: clients expelled"
-    figure = figures.lines(title, "round", "clients, mean over seeds", series, GROUPS)
+    figure = drawing.lines(title, "round", "clients, mean over seeds", series, GROUPS)
     figure.axes[0].set_ylim(-0.1, max(1.0, *(v[-1] for v in counts.values())) + 0.1)
     alt = f"{title}; at the end " + ", ".join(f"{k} {v[-1]:g}" for k, v in counts.items()) + "."
     return [Picture(f"{name}-expelled", alt, figure)]
@@ -201,7 +203,7 @@ def _couplings(
 ) -> list[Picture]:
     """Draw FedBaC's rank correlations by round, the mean over seeds."""
     styles = dict(zip(COUPLINGS, (Style(GREEN, "-", "D"), Style(SKY, "--", "o")), strict=True))
-    series: dict[str, figures.Line] = {}
+    series: dict[str, drawing.Line] = {}
     for label, field in COUPLINGS.items():
         tables = [dict(run.curve(field)) for run in runs if run.curve(field)]
         if tables:
@@ -213,7 +215,7 @@ def _couplings(
         return []
     title = f"{where}: coupling with accuracy"
     limits = {"no coupling": 0.0}
-    figure = figures.lines(title, "round", "Spearman correlation", series, styles, limits)
+    figure = drawing.lines(title, "round", "Spearman correlation", series, styles, limits)
     ends = ", ".join(f"{k} {line[1][-1]:.2f}" for k, line in series.items())
     return [Picture(f"{name}-coupling", f"{title}; in the last round {ends}.", figure)]
 
@@ -234,7 +236,7 @@ def _discrepancy(
         return []
     title = f"{where}: weight by discrepancy"
     x_label = "discrepancy from uniform classes (nats)"
-    figure = figures.scatter(title, x_label, "aggregation weight", points, styles_for(points))
+    figure = drawing.scatter(title, x_label, "aggregation weight", points, styles_for(points))
     alt = f"{title}, a dot per client in the last round."
     return [Picture(f"{name}-discrepancy", alt, figure)]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
-from fedsuite.report.curves import tag
 from fedsuite.report.diagnostic_figures import COUPLINGS, group, trained
 from fedsuite.report.document import ReportTable
 from fedsuite.report.results import mean_and_deviation, paper_cells
@@ -16,7 +15,7 @@ from fedsuite.report.statistics import mean
 
 @dataclass(frozen=True)
 class Means:
-    """Means of a run by name: how to read them, what the names are, and the paper's metric."""
+    """Means over a run, by name; ``kind`` is what the names are, ``metric`` the paper's."""
 
     read: Callable[[Run], Mapping[str, float]]
     kind: str
@@ -64,7 +63,7 @@ MEANS = {
 
 
 def mean_tables(collection: Collection) -> list[ReportTable]:
-    """Return a table for every method that has such means."""
+    """Return a table for every method in ``MEANS`` that has finished runs."""
     tables = []
     for algo, means in MEANS.items():
         runs = [run for run in collection.runs if run.done and run.config["algo"] == algo]
@@ -105,4 +104,4 @@ def _table(
                     line += paper_cells(papers[name, column], mean(values) if values else None, 2)
             lines.append(line)
     caption = f"{means.caption}; ± standard deviation over seeds."
-    return ReportTable(headings, lines, tag(collection, caption), means.title)
+    return ReportTable(headings, lines, collection.tag(caption), means.title)

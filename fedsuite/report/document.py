@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+MAX_FILE_NAME = 80
 
 
 class Bold(str):
@@ -44,7 +47,7 @@ class ReportTable:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether a cell has a number, or marks a missing one."""
+    """Return whether a cell has a number, or marks a missing one."""
     missing = cell in ("", "–") or cell.startswith(("none of", "nan"))
     return missing or cell.lstrip("+-")[:1].isdigit()
 
@@ -84,3 +87,12 @@ class Document:
     title: str
     banner: str
     sections: Sequence[Section]
+
+
+def slug(*words: str) -> str:
+    """Make a picture's file name of words; a long one is cut and ends in a checksum."""
+    text = "-".join(words).lower()
+    name = "-".join("".join(c if c.isalnum() else " " for c in text).split())
+    if len(name) <= MAX_FILE_NAME:
+        return name
+    return f"{name[:MAX_FILE_NAME]}-{zlib.crc32(name.encode()):08x}"

@@ -16,7 +16,7 @@ from fedsuite.report.document import (
     Picture,
     ReportTable,
 )
-from fedsuite.report.figures import inline, pixels
+from fedsuite.report.drawing import inline, pixels
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1f2329; --soft: #59626d; --page: #ffffff;

@@ -1,16 +1,29 @@
-"""Label distribution per client, drawn from a run's settings if its data is on this machine."""
+"""Label distribution per client: a table for the terminal, a figure, a section of a report."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
-from fedsuite.report.curves import slug, tag
-from fedsuite.report.document import Block, Paragraph, Picture
-from fedsuite.report.label_plot import label_figure
+from fedsuite.report.document import Block, Paragraph, Picture, slug
 
 MANY_BUBBLES = 2000
+MAX_TABLE_CLIENTS = 40
+MAX_PICTURE_CLIENTS = 120
+SHADES = "·░▒▓█"
+LEGEND = "· none  ░ to 25 %  ▒ to 50 %  ▓ to 75 %  █ to 100 % of the row's largest"
+COLOUR = "#0072B2"
+GAP = 2
+MIN_ROOM = 8
 
 
 def label_distribution(collection: Collection) -> list[Block]:
@@ -29,7 +42,6 @@ def label_distribution(collection: Collection) -> list[Block]:
 
 def _draw(collection: Collection, column: str, run: Run) -> Block:
     from tasks.dataset_cache import is_local
-    from tasks.partitioning import label_counts
     from tasks.task import open_task
 
     title = f"{column}, seed {run.seed}"
@@ -48,8 +60,8 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
             f"{title}: the data here gives the split {task.split.fingerprint}, but the run's was "
             f"{recorded}; it is not drawn."
         )
-    counts = label_counts(task.split.train, task.dataset.y, task.shape.num_classes)
-    figure = label_figure(counts, task.dataset.class_names, tag(collection, title))
+    counts = task.label_counts()
+    figure = label_figure(counts, task.dataset.class_names, collection.tag(title))
     figure.axes[0].collections[0].set_rasterized(counts.size > MANY_BUBBLES)
     held = (counts > 0).sum(axis=1)
     alt = (
@@ -58,3 +70,163 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
         f"{held.max()} classes."
     )
     return Picture(slug("labels", column), alt, figure)
+
+
+def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> Table:
+    """Return one row per client and a cell per class, shaded relative to its largest class.
+
+    To fit in ``width`` columns, cells shrink to one character and then neighbouring classes share
+    one. After ``MAX_TABLE_CLIENTS`` clients the table only says how many more there are.
+    """
+    counts = np.asarray(counts)
+    rows = counts[:MAX_TABLE_CLIENTS]
+    more = len(counts) - len(rows)
+    total = counts.sum(axis=0)
+    columns = {
+        "client": max(6, len(str(len(counts)))),
+        "samples": max(7, len(f"{total.sum():,}")),
+        "classes": 7,
+    }
+    if _room(width, columns) < max(MIN_ROOM, counts.shape[1]):
+        del columns["classes"]
+    room = max(MIN_ROOM, _room(width, columns))
+    names, per_cell, cell = _layout(class_names, counts.shape[1], room)
+
+    def add(client: str, row: np.ndarray, style: str | None = None) -> None:
+        texts = (client, f"{row.sum():,}", str(np.count_nonzero(row)))[: len(columns)]
+        table.add_row(*texts, _cells(row, per_cell, cell), style=style)
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name, size in columns.items():
+        table.add_column(name, justify="right", no_wrap=True, width=size)
+    table.add_column(_ruler(names, per_cell, cell), no_wrap=True, min_width=min(room, len(LEGEND)))
+    for client, row in enumerate(rows):
+        add(str(client), row)
+    if more:
+        table.add_row(*[""] * len(columns), f"... and {more} more")
+    add("all", total, "bold")
+    table.caption = _caption(per_cell)
+    table.caption_justify = "left"
+    return table
+
+
+def save_label_png(counts: np.ndarray, class_names: Sequence[str], path: Path, title: str) -> None:
+    """Write :func:`label_figure` to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    label_figure(counts, class_names, title).savefig(path, format="png", dpi=150)
+
+
+def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> Any:
+    """Draw a bubble per client and class, its area the samples, and a bar per client.
+
+    One colour is used and size alone carries the numbers, so it reads the same in grey and to
+    the colour-blind. At most ``MAX_PICTURE_CLIENTS`` clients are drawn.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    counts = np.asarray(counts)
+    shown = counts[:MAX_PICTURE_CLIENTS]
+    clients, classes = shown.shape
+    if clients < len(counts):
+        title += f" (the first {clients})"
+    cell = float(np.clip(11 / max(clients, classes, 1), 0.15, 0.34))
+    plot_width = max(cell * classes, 2.5)
+    figure = Figure(figsize=(plot_width + 3.2, max(cell * clients, 1.5) + 1.6))
+    figure.set_layout_engine("constrained")
+    FigureCanvasAgg(figure)
+    bubbles, bars = figure.subplots(
+        1, 2, sharey=True, gridspec_kw={"width_ratios": [plot_width, 1.6]}
+    )
+    _draw_bubbles(bubbles, shown, _printable(class_names, classes), cell)
+    _draw_bars(bars, shown)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _printable(class_names: Sequence[str], classes: int) -> list[str]:
+    """Return a printable name for every class; numbers where the names do not match."""
+    if len(class_names) != classes:
+        return [str(label) for label in range(classes)]
+    return [
+        name if name.isprintable() and name.strip() else repr(name).replace(" ", "␣").strip("'")
+        for name in map(str, class_names)
+    ]
+
+
+def _room(width: int, columns: Mapping[str, int]) -> int:
+    """Return how many characters are left for the cells."""
+    return width - sum(columns.values()) - GAP * len(columns)
+
+
+def _caption(per_cell: int) -> Text:
+    """Explain the shades, and what a cell is where classes share one."""
+    shared = f"\n{per_cell} classes to a cell" if per_cell > 1 else ""
+    return Text(LEGEND + shared, style="dim not italic")
+
+
+def _layout(class_names: Sequence[str], classes: int, room: int) -> tuple[list[str], int, int]:
+    """Return the names, the number of classes per cell, and the width of a cell in characters."""
+    names = _printable(class_names, classes)
+    per_cell = max(1, -(-classes // room))
+    widest = max(4, *(len(name) + 1 for name in names), 0)
+    return names, per_cell, max(1, min(room // max(1, -(-classes // per_cell)), widest))
+
+
+def _ruler(names: Sequence[str], per_cell: int, cell: int) -> Text:
+    """Name the cells: by class if the names fit, else by the number of every tenth cell."""
+    if per_cell == 1 and (cell >= 4 or all(len(name) == 1 for name in names)):
+        return Text("".join(name[: max(1, cell - 1)].ljust(cell) for name in names))
+    line = ""
+    for start in range(0, -(-len(names) // per_cell), 10):
+        line = line.ljust(start * cell) + str(start * per_cell)
+    return Text(line)
+
+
+def _cells(counts: np.ndarray, per_cell: int, cell: int) -> Text:
+    """Shade one row; cells of three characters and more have a gap between them."""
+    merged = np.add.reduceat(counts, np.arange(0, len(counts), per_cell))
+    levels = np.ceil(4 * merged / max(1, merged.max())).astype(int)
+    line = Text()
+    for level in levels:
+        filled = cell - 1 if cell > 2 else cell
+        line.append((SHADES[level] * filled).ljust(cell), style="cyan" if level else "dim")
+    return line
+
+
+def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: float) -> None:
+    """Draw the bubbles; the largest one fills its cell, or a little more where cells are small."""
+    clients, classes = counts.shape
+    rows, columns = np.nonzero(counts)
+    largest = max(1, counts.max(initial=0))
+    widest = 72 * max(0.92 * cell, 0.2)
+    diameter = np.maximum(widest * np.sqrt(counts[rows, columns] / largest), 1.0)
+    axes.scatter(columns, rows, s=diameter**2, color=COLOUR, linewidths=0)
+    axes.set_xlim(-0.6, classes - 0.4)
+    axes.set_ylim(clients - 0.4, -0.6)
+    fontsize = min(9.0, 72 * cell * 0.75)
+    step = 1 if classes <= 100 else 5
+    shown = range(0, classes, step)
+    long = max((len(name) for name in names), default=0) > 2
+    axes.set_xticks(
+        shown, [names[label] for label in shown], fontsize=fontsize, rotation=90 if long else 0
+    )
+    step = 1 if clients <= 40 else 5 if clients <= 100 else 10
+    axes.set_yticks(np.arange(0, clients, step))
+    axes.tick_params(axis="y", labelsize=min(9.0, fontsize * step))
+    axes.grid(True, color="0.5", alpha=0.25, linewidth=0.4)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("class")
+    axes.set_ylabel("client")
+    axes.set_title(f"largest bubble = {largest:,} samples", fontsize=9, loc="left")
+
+
+def _draw_bars(axes: Any, counts: np.ndarray) -> None:
+    """Draw how many samples every client has."""
+    axes.barh(np.arange(len(counts)), counts.sum(axis=1), height=0.8, color="0.55")
+    axes.set_xlabel("samples")
+    axes.tick_params(axis="y", left=False, labelleft=False)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.locator_params(axis="x", nbins=3)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)

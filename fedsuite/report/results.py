@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
-from fedsuite.metrics import LOWER, SUMMARY_METRICS, Metric, find
+from fedsuite.metrics import LOWER, SUMMARY_METRICS, TO_TARGET, Metric, find_metric
 from fedsuite.records.collection import Collection, PaperNumber
 from fedsuite.report.document import Block, Bold, Paragraph, ReportTable
 from fedsuite.report.statistics import deviation, mean
 
 NONE = "–"
-TO_TARGET = "_to_target"
 RUN_FIELDS = ("state", *(metric.name for metric in SUMMARY_METRICS))
 
 
@@ -51,7 +50,7 @@ def cells(collection: Collection, metric: str = "") -> list[Cell]:
             runs = [run for run in collection.usable(row, column) if run.done]
             values = [v for run in runs if (v := run.value(metric)) is not None]
             paper = collection.paper_number(metric, labels | {collection.rows: row})
-            found.append(Cell(row, column, values, len(runs), labels, paper, find(metric)))
+            found.append(Cell(row, column, values, len(runs), labels, paper, find_metric(metric)))
     return found
 
 
@@ -72,7 +71,7 @@ def results_tables(collection: Collection) -> list[Block]:
     blocks = [results_table(collection, collection.metric, collection.better)]
     for metric, better in collection.also.items():
         in_paper = any(cell.paper for cell in cells(collection, metric))
-        if in_paper or not metric.endswith(TO_TARGET):
+        if in_paper or find_metric(metric) not in TO_TARGET:
             blocks.append(results_table(collection, metric, better))
     tables = [block for block in blocks if isinstance(block, ReportTable)]
     if len(tables) == 1:
@@ -84,7 +83,7 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
     """Return the table of a metric, or a sentence if no finished run has it."""
     table = cells(collection, metric)
     if not any(cell.values for cell in table):
-        return Paragraph(f"No finished run has a value of {find(metric).title} yet.")
+        return Paragraph(f"No finished run has a value of {find_metric(metric).title} yet.")
     columns, rows = collection.column_names(), collection.row_names()
     in_paper = {cell.column for cell in table if cell.paper}
     by_place = {(cell.row, cell.column): cell for cell in table}
@@ -104,7 +103,7 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
             if column in in_paper:
                 line += paper_cells(cell.paper, cell.mean, cell.metric.digits)
         lines.append(line)
-    heading = find(metric).heading
+    heading = find_metric(metric).heading
     title = heading[:1].upper() + heading[1:]
     return ReportTable(headings, lines, _caption(collection, table, better), title)
 
@@ -116,7 +115,7 @@ def _best(better: str, column: Sequence[Cell]) -> float | None:
 
 def _our_cell(cell: Cell, most: int) -> str:
     if not cell.values:
-        missed = cell.runs and cell.metric.name.endswith(TO_TARGET)
+        missed = cell.runs and cell.metric in TO_TARGET
         return f"none of {cell.runs}" if missed else NONE
     few = len(cell.values) < most or len(cell.values) < cell.runs
     text = mean_and_deviation(cell.values, cell.metric.digits)

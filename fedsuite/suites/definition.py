@@ -10,15 +10,15 @@ a laptop minutes.
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunConfig, parse
-from fedsuite.core.settings import UserError, defaults, suggest
+from fedsuite.config import RunConfig, flatten, parse
+from fedsuite.core.files import read_toml
+from fedsuite.core.settings import UserError, defaults, invalid, suggest
 from fedsuite.metrics import SUMMARY_METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.suites.paper_numbers import paper_numbers, sources
@@ -75,14 +75,19 @@ class Suite:
     @property
     def name(self) -> str:
         """The suite's name and its folder's; at small scale it ends in -small."""
-        return self.path.stem + ("-small" if self.scale == "small" else "")
+        return self.path.stem + ("-small" if self.small else "")
+
+    @property
+    def small(self) -> bool:
+        """Whether this is the variant for a laptop."""
+        return self.scale == SCALES[1]
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
         """Return a run's checked settings; what runs share may hold other algorithms' keys."""
         try:
             return parse(plan.settings | dict(changes or {}), foreign="ignore")
         except UserError as error:
-            raise UserError(f"{self.path}, run {spell(plan.labels)}: {error}") from None
+            raise UserError(f"{self.path}, run {describe_labels(plan.labels)}: {error}") from None
 
     def numbers(self) -> list[PaperNumber]:
         """Return the numbers that the paper prints for this suite's runs."""
@@ -93,9 +98,9 @@ class Suite:
         ]
 
 
-def read_suite(path: Path, scale: str = "paper") -> Suite:
+def read_suite(path: Path, scale: str = SCALES[0]) -> Suite:
     """Read a suite file; refuse an unknown key or an invalid value."""
-    raw = _read(path)
+    raw = read_toml(path, "suite file")
     for key, value in raw.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key '{key}'. {suggest(key, TYPES)}")
@@ -134,9 +139,7 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
         values = {str(plan.labels.get(label)) for plan in suite.plans}
         known = suite.plans[0].labels
         if not separator or label not in known:
-            raise UserError(
-                f"invalid value '{pair}' for --only. Write LABEL=VALUE; labels: {', '.join(known)}."
-            )
+            raise invalid("--only", pair, f"write LABEL=VALUE; labels: {', '.join(known)}.")
         if not any(fnmatchcase(value, pattern) for value in values):
             raise UserError(f"--only {pair} picks no run. {suggest(pattern, sorted(values))}")
         wanted.setdefault(label, []).append(pattern)
@@ -150,20 +153,9 @@ def select(suite: Suite, only: Iterable[str]) -> list[Plan]:
     ]
 
 
-def spell(labels: Mapping[str, Label]) -> str:
+def describe_labels(labels: Mapping[str, Label]) -> str:
     """Write labels as ``LABEL=VALUE`` pairs."""
     return ", ".join(f"{name}={value}" for name, value in labels.items())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"There is no suite file '{path}'.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"'{path}' cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"'{path}' is not valid TOML: {error}.") from None
 
 
 def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
@@ -238,10 +230,7 @@ def _settings(path: Path, where: str, raw: Any) -> Settings:
         raise UserError(
             f"{path}: invalid value {raw!r} for {where}: it must be a table of settings."
         )
-    flat: Settings = {}
-    for key, value in raw.items():
-        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
-        flat |= {key: value} if inner is None else inner
+    flat = flatten(raw)
     for key in flat:
         if key in GIVEN_BY_COMMAND:
             raise UserError(f"{path}: {where}.{key} is set by the command, not by a suite.")
@@ -282,5 +271,5 @@ def _check(suite: Suite, raw: Mapping[str, Any]) -> None:
 
 
 def _fits(number: PaperNumber, labels: Mapping[str, Label]) -> bool:
-    """Whether a number belongs to a run: they agree in the labels that both have."""
+    """Return whether a number belongs to a run: they agree in the labels that both have."""
     return all(labels[name] == value for name, value in number.labels.items() if name in labels)

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunConfig
+from fedsuite.config import RUNTIME_KEYS, RunConfig
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.metrics import METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites.code_version import code_version
-from fedsuite.suites.definition import Label, Plan, Suite, spell
-from fedsuite.training.loop import RUNTIME_KEYS
+from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
 
 DIGITS = 8
 
@@ -54,7 +53,7 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended as it should."""
+        """Whether the run has ended without failing."""
         return self.files.state.done
 
     @property
@@ -66,7 +65,7 @@ class Job:
 def plan_jobs(
     suite: Suite, chosen: Sequence[Plan], results: Path, data_root: str
 ) -> tuple[list[Job], list[Job]]:
-    """Return the chosen runs, and all that the manifest lists: those begun earlier too.
+    """Return the chosen runs, and all that the manifest lists, which adds those begun earlier.
 
     Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
@@ -90,7 +89,7 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
     metric = METRICS[suite.metric]
     also = [METRICS[name] for name in suite.also]
     words = ["fedsuite", "suite", str(suite.path)]
-    words += ["--scale", "small"] if suite.scale == "small" else []
+    words += ["--scale", suite.scale] if suite.small else []
     words += ["--data-root", data_root] if data_root else []
     numbers = suite.numbers()
     return {
@@ -143,8 +142,9 @@ def _refuse_twins(suite: Suite, jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.name in seen:
             raise UserError(
-                f"{suite.path}: {spell(seen[job.name].labels)} and {spell(job.labels)} are the "
-                "same run. Change the settings of one or leave it out."
+                f"{suite.path}: {describe_labels(seen[job.name].labels)} and "
+                f"{describe_labels(job.labels)} are the same run. Change the settings of one or "
+                "leave it out."
             )
         seen[job.name] = job
 

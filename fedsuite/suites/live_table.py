@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from fedsuite.metrics import ROUND_SCORES
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, seconds_left
 from fedsuite.suites.definition import Suite
@@ -78,9 +79,9 @@ class LiveTable:
 
     def __init__(self, console: Console, suite: Suite, runs: Sequence[SuiteRun]) -> None:
         self.console, self.runs = console, runs
-        small = suite.scale == "small"
-        self.title = suite.title + (" (small scale, not the paper's setting)" if small else "")
-        self._scale = "small scale: " if small else ""
+        scale = " (small scale, not the paper's setting)" if suite.small else ""
+        self.title = suite.title + scale
+        self._scale = "small scale: " if suite.small else ""
         self._printed = {run.job.name: run.state for run in runs}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
@@ -113,21 +114,21 @@ class LiveTable:
 
     def conclude(self, folder: Path) -> None:
         """Print how many runs are done, and which failed."""
-        done, failed = (sum(run.label == label for run in self.runs) for label in (DONE, "failed"))
-        self._print(f"{self.title}: {done} done, {failed} failed, in {folder}")
-        for run in self.runs:
-            if run.state is RunState.FAILED:
-                self._print(f"failed: {run.job.name}: {run.reason} (see {run.job.folder})")
+        done = sum(run.state.done for run in self.runs)
+        failed = [run for run in self.runs if run.state is RunState.FAILED]
+        self._print(f"{self.title}: {done} done, {len(failed)} failed, in {folder}")
+        for run in failed:
+            self._print(f"failed: {run.job.name}: {run.reason} (see {run.job.folder})")
         if done:
             self._print(f"make a report with: fedsuite report {shlex.quote(str(folder))}")
 
     def _table(self, height: int) -> Table:
-        """Return the runs that matter most now, as many as there is room for."""
+        """Return as many runs as fit, failed and running ones first."""
         counts = Counter(run.label for run in self.runs)
         sums = ", ".join(f"{counts[label]} {label}" for label in ORDER if counts[label])
         table = Table(box=None, padding=(0, 2, 0, 0), caption=self._scale + sums)
         table.caption_justify = "left"
-        for heading in ("run", "state", "round", "accuracy", "time left"):
+        for heading in ("run", "state", "round", ROUND_SCORES[0].title, "time left"):
             table.add_column(heading)
         ranked = sorted(self.runs, key=lambda run: ORDER.index(run.label))
         for run in ranked[: max(height, 1)]:

@@ -17,9 +17,9 @@ from typing import IO
 
 from rich.console import Console
 
-from fedsuite.core.files import locked, read_document, write_json
+from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, invalid, spell
 from fedsuite.engines.table import ENGINES
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
@@ -43,9 +43,11 @@ def run_suite(
     """Run what is not done; return 1 if a run failed, else 0."""
     absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
     if absolute and not Path(absolute).is_dir():
-        raise UserError(
-            f"--data-root {data_root} is not a folder. Give the folder that contains the datasets, "
-            "or omit it to download them from the hub."
+        raise invalid(
+            "--data-root",
+            data_root,
+            "it is not a folder. Give the folder that contains the datasets, or omit it to "
+            "download them from the hub.",
         )
     mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
     folder = results / suite.name
@@ -142,7 +144,7 @@ def _words(job: Job) -> list[str]:
     given = ("algo", "run-name")
     settings = {key: value for key, value in job.config.flat().items() if key not in given}
     settings["resume"] = job.begun
-    pairs = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items()]
+    pairs = [f"{key}={spell(value)}" for key, value in settings.items()]
     return ["run", job.config.algo, *pairs, "--name", job.name]
 
 
@@ -180,9 +182,6 @@ def _listed(manifest: Path) -> dict[str, Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a finished run; a crash leaves no half of it."""
-    unfinished = target.with_name(f".{target.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(source, unfinished)
-    shutil.rmtree(target, ignore_errors=True)
-    unfinished.rename(target)
+    """Copy a finished run, whole or not at all."""
+    with replacing_folder(target) as unfinished:
+        shutil.copytree(source, unfinished, dirs_exist_ok=True)

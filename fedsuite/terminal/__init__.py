@@ -1,1 +1,1 @@
-"""What a person sees of a run in a terminal."""
+"""Runs in the terminal: progress, results, plots."""

@@ -1,6 +1,8 @@
-"""Durations and sizes as people read them."""
+"""Durations, sizes and metrics as text."""
 
 from __future__ import annotations
+
+from fedsuite.metrics import Metric
 
 
 def duration(seconds: float) -> str:
@@ -19,3 +21,11 @@ def size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def measured(metric: Metric, value: float) -> str:
+    """Write a metric's title and a recorded value with its unit; shares stay fractions."""
+    if metric.unit == "bytes":
+        return f"{metric.title} {size(value)}"
+    unit = "" if metric.share or metric.unit in metric.title.split() else metric.unit
+    return f"{metric.title} {value:,.4g} {unit}".rstrip()

@@ -15,16 +15,17 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from fedsuite.metrics import ROUND_SCORES
+from fedsuite.metrics import METRICS, ROUND_SCORES
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.history import LiveHistory, seconds_left
 from fedsuite.terminal.format import duration
 
 POLL_SECONDS = 0.2
+WALL = METRICS["wall_seconds"]
 
 
 def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: Console) -> None:
-    """Show a run's rounds as they are recorded, until ``alive(seconds)`` says it has ended."""
+    """Show a run's rounds as they are recorded, until ``alive(seconds)`` returns False."""
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=30),
@@ -58,7 +59,7 @@ def describe_round(row: Mapping[str, Any], left: float | None) -> str:
     ]
     if row.get("failed"):
         parts.append(f"{row['failed']} failed")
-    parts.append(f"{row['wall_seconds']:.2f} s/round")
+    parts.append(f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round")
     if left is not None:
         parts.append(f"{duration(left)} left")
     if row.get("note"):

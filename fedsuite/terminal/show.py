@@ -29,7 +29,7 @@ def show(run: Run, console: Console) -> None:
     table.add_row("run", f"[bold]{escape(run.name)}[/bold]  [{colour}]{run.state}[/{colour}]")
     if run.note and not run.summary:
         table.add_row("state", escape(run.note))
-    for label, value in _facts(run):
+    for label, value in _details(run):
         table.add_row(label, escape(value))
     table.add_row("folder", escape(str(run.folder)))
     table.add_row("command", escape(run.meta.get("command", "")))
@@ -54,8 +54,8 @@ def score_plot(history: Sequence[Mapping[str, Any]], width: int) -> str:
     return plot_curve(xs, ys, width=room, x_label=f"{metric.title} by round")
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
-    """Return labels and values of what the run's files hold."""
+def _details(run: Run) -> list[tuple[str, str]]:
+    """Return the labels and texts of the table's rows."""
     config, summary = run.config, run.summary
     if not config:
         return []

@@ -1,4 +1,4 @@
-"""A run in progress, seen from its files alone, whatever engine runs it."""
+"""Follow a run in progress by its files alone, whatever engine runs it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedsuite.metrics import find
+from fedsuite.metrics import find_metric
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import seconds_left
 from fedsuite.records.reader import Run, RunReader, is_number
-from fedsuite.terminal.format import duration, size
+from fedsuite.terminal.format import duration, measured
 from fedsuite.terminal.show import score_plot, show, state_colour
 
 POLL_SECONDS = 0.5
@@ -51,7 +51,7 @@ def watch(folder: Path, console: Console, once: bool = False) -> int:
 
 
 def overview(run: Run, width: int) -> RenderableType:
-    """Return a run at a glance: progress, accuracy, failed clients and notes."""
+    """Return a summary of a run: progress, accuracy, failed clients and notes."""
     if not run.config:
         return Text(f"{run.name}: {run.state}, {run.note}")
     what = f"{run.config['algo']} on {run.config['dataset']}, {run.meta.get('engine', '?')} engine"
@@ -84,20 +84,13 @@ def _numbers(row: Mapping[str, Any]) -> Table:
     """Lay the last round's numbers out in three columns."""
     table = Table.grid(padding=(0, 3, 0, 0))
     texts = [
-        _number(name, value)
+        measured(find_metric(name), value)
         for name, value in row.items()
         if name not in SKIPPED and is_number(value)
     ]
     for start in range(0, len(texts), 3):
         table.add_row(*texts[start : start + 3])
     return table
-
-
-def _number(name: str, value: float) -> str:
-    metric = find(name)
-    if metric.unit == "bytes":
-        return f"{metric.title} {size(value)}"
-    return f"{metric.title} {value:,.4g}{' s' if metric.unit == 's' else ''}"
 
 
 def _failures(run: Run) -> list[str]:

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from fedsuite import registry
-from fedsuite.config import RunConfig, params_of
+from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel, best_device, to_numpy
 from fedsuite.core.protocol import RESULTS_ARE_IN
@@ -39,7 +39,6 @@ from tasks.task import Task, open_task
 
 log = logging.getLogger("fedsuite")
 MAX_EMPTY_ROUNDS = 3
-RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
 
 
 class RunFailed(Exception):

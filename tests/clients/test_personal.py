@@ -19,7 +19,7 @@ from clients.apple import AppleClient, mixture, one_hot, relation_gradient
 from clients.base import Client, ClientContext, Training
 from clients.fedamp import FedAmpClient
 from clients.fedavg import FedAvgClient
-from clients.fedfomo import FedFomoClient, first_order_gains, hold_out, shares
+from clients.fedfomo import FedFomoClient, first_order_gains, hold_out_validation, shares
 from clients.freeloader import freeloading
 from clients.local import LocalClient
 from clients.pfedme import PFedMeClient, envelope_step, pull
@@ -210,18 +210,18 @@ def test_a_newcomer_to_fedfomo_starts_from_what_helps(tmp_path: Path) -> None:
 def test_held_out_rows_by_hand() -> None:
     """A fifth of 10 rows is 2; the parts are disjoint and together all; two rows spare none."""
     rows = np.arange(100, 110)
-    kept_rows, held = hold_out(rows, 0.2, np.random.default_rng(0))
+    kept_rows, held = hold_out_validation(rows, 0.2, np.random.default_rng(0))
     assert (len(kept_rows), len(held)) == (8, 2)
     assert sorted([*kept_rows, *held]) == list(rows)
-    again = hold_out(rows, 0.2, np.random.default_rng(0))
+    again = hold_out_validation(rows, 0.2, np.random.default_rng(0))
     assert np.array_equal(again[0], kept_rows) and np.array_equal(again[1], held)
     for few, share in ((rows[:1], 0.2), (rows[:2], 0.2), (rows, 0.0)):
-        assert all(np.array_equal(part, few) for part in hold_out(few, share, None))  # type: ignore[arg-type]
+        assert all(np.array_equal(part, few) for part in hold_out_validation(few, share, None))  # type: ignore[arg-type]
 
 
 @given(st.integers(3, 50), st.floats(0.01, 0.9))
 def test_some_rows_are_held_out_and_two_are_left(count: int, share: float) -> None:
-    kept_rows, held = hold_out(np.arange(count), share, np.random.default_rng(1))
+    kept_rows, held = hold_out_validation(np.arange(count), share, np.random.default_rng(1))
     assert len(held) >= 1 and len(kept_rows) >= 2 and len(held) + len(kept_rows) == count
 
 

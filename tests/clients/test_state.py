@@ -52,3 +52,9 @@ def test_a_file_left_half_written_is_not_read(tmp_path: Path) -> None:
 def test_clients_do_not_share_state(tmp_path: Path) -> None:
     write(tmp_path, 1, 1.0)
     assert ClientState(tmp_path, 4, 2, 0).load() == {}
+
+
+def test_only_its_owner_may_read_a_state(tmp_path: Path) -> None:
+    write(tmp_path, 1, 1.0)
+    (path,) = (tmp_path / "000003").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedsuite import registry
-from fedsuite.core.settings_source import Unreadable, read_params
+from fedsuite.core.params_from_source import Unreadable, read_params
 
 HEAD = """
 from __future__ import annotations

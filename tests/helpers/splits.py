@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.partitioning import partition
 from tasks.partitions import PartitionOptions
+from tasks.split import partition
 
 TEN_CLASSES = np.tile(np.arange(10), 60)
 

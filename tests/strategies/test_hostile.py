@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import UPDATES, one_round, result, run_info
 
-from fedsuite.core.messages import WireError, pack, read_instructions, unpack, write_results
+from fedsuite.core.messages import ProtocolError, pack, read_instructions, unpack, write_results
 from fedsuite.nodes.queries import Refused, read_answer
 from strategies.fedadw import FedAdw
 from strategies.fedavg import FedAvg
@@ -159,7 +159,7 @@ def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
     for content in (data, b"\x93NUMPY\x01\x00" + data, b"\x93NUMPY\x02\x00" + data):
         try:
             assert unpack(raw(content)).dtype.kind == "f"
-        except WireError:
+        except ProtocolError:
             pass
 
 

@@ -280,7 +280,7 @@ def test_unknown_name_names_the_nearest_and_all() -> None:
     with pytest.raises(UserError) as error:
         build_model("resnet19", CIFAR, 0)
     assert str(error.value) == (
-        "Unknown model 'resnet19'. Did you mean 'resnet18'? "
+        "invalid value 'resnet19' for model: Did you mean 'resnet18'? "
         "Choices: cnn2, cnn3, cnn4, cnn6, fasttext, lenet, lstm, mlp, resnet18."
     )
 
@@ -290,10 +290,10 @@ def test_wrong_kind_of_data_names_the_models_that_fit() -> None:
     with pytest.raises(UserError) as error:
         build_model("lstm", CIFAR, 0)
     assert str(error.value) == (
-        "Model 'lstm' takes chars data, but the dataset gives image data. "
+        "invalid value 'lstm' for model: it takes chars data, but the dataset has image data. "
         "Models for image data: mlp, lenet, cnn2, cnn3, cnn4, cnn6, resnet18."
     )
-    with pytest.raises(UserError, match="'mlp' takes tabular or image data, .* data: fasttext"):
+    with pytest.raises(UserError, match="it takes tabular or image data, .* data: fasttext"):
         build_model("mlp", TEXT, 0)
 
 
@@ -304,7 +304,7 @@ def test_too_small_images_are_refused(name: str) -> None:
     with pytest.raises(UserError) as error:
         build_model(name, DataShape("image", (1, 9, 3), 10), 0)
     assert str(error.value) == (
-        f"Model '{name}' needs images of at least 4x4, but the dataset gives 9x3. "
+        f"invalid value '{name}' for model: it needs images of at least 4x4, but the dataset has 9x3. "
         "Models for images this small: mlp, resnet18."
     )
 

@@ -15,16 +15,8 @@ import pytest
 from PIL import Image
 
 from fedsuite.core.settings import UserError
-from tasks.own_data import (
-    Description,
-    agree,
-    describe,
-    form_of,
-    read_description,
-    read_rows,
-    read_schema,
-    write_own_arrays,
-)
+from tasks.own_data import describe, form_of, read_rows, write_own_arrays
+from tasks.own_schema import Description, agree, read_description, read_schema
 from tasks.own_task import own_task, server_task
 
 ONE = pa.table({"age": [1.0, 3.0], "way": ["bus", "car"], "label": ["no", "yes"]})
@@ -155,7 +147,7 @@ WRONG: dict[str, tuple[pa.Table, str]] = {
     "not finite": (pa.table({"age": [float("inf")], "label": ["a"]}), "own"),
     "neither numbers nor words": (pa.table({"age": [[1, 2]], "label": ["a"]}), "own"),
     "has no column 'fnlwgt'": (pa.table({"age": [1.0], "workclass": ["x"]}), "adult"),
-    "Column 'label' has 2,000 different values": (
+    "Column 'label' has 2,000 distinct values": (
         pa.table({"age": np.zeros(2000), "label": np.arange(2000)}),
         "own",
     ),

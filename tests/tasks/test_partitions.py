@@ -12,9 +12,9 @@ from splits import TEN_CLASSES, divide
 
 from fedsuite.core.settings import UserError
 from tasks import schemes
-from tasks.partitioning import fingerprint, label_counts, partition
 from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.schemes import MIN_CLIENT_SAMPLES
+from tasks.split import fingerprint, label_counts, partition
 
 SCHEMES = ["iid", "dirichlet", "shards", "pathological", "groups", "natural", "sizes"]
 
@@ -161,7 +161,7 @@ def test_every_scheme_has_a_summary():
             {"dirichlet_alpha": 0.01},
             ["dirichlet-alpha = 0.01", "100 clients", "600 samples", "larger dirichlet-alpha"],
         ),
-        ("shards", TEN_CLASSES, 20, {"num_shards": 39}, ["num-shards = 39", "at least 40"]),
+        ("shards", TEN_CLASSES, 20, {"num_shards": 39}, ["'39' for num-shards", "at least 40"]),
         ("shards", [0] * 9, 5, {}, ["9 samples into 10 shards", "smaller"]),
         (
             "pathological",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from splits import TEN_CLASSES, divide
 
-from tasks.label_column import divide_by
-from tasks.partitioning import label_counts
+from tasks.flower_partitioners import divide_by
 from tasks.partitions import group_of
+from tasks.split import label_counts
 
 
 def flower_partitioners():

@@ -8,7 +8,8 @@ import pytest
 from fedsuite.core.settings import UserError
 from tasks.dataset_cache import load_dataset
 from tasks.partitions import PartitionOptions
-from tasks.task import divide, open_task
+from tasks.split import divide
+from tasks.task import open_task
 from tasks.task_spec import TaskSpec
 
 

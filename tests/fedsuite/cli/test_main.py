@@ -77,7 +77,7 @@ def test_a_run_can_be_shown_and_listed_later(capsys: pytest.CaptureFixture[str])
         (["run", "fedavgg"], "Did you mean 'fedavg'?"),
         (["run", "fedavg", "num-round=3"], "Did you mean 'num-rounds'?"),
         (["run", "fedavg", "dataset=minst"], "Did you mean 'mnist'?"),
-        (["run", "fedavg", "model=lstm"], "Model 'lstm'"),
+        (["run", "fedavg", "model=lstm"], "invalid value 'lstm' for model"),
         (["run", "fedavg", "lr=fast"], "invalid value 'fast' for lr: it takes a number."),
         (["run", "fedavg", "device=tpu"], "auto, cpu, cuda"),
         (["run", "taco", "kappa=0.7"], "write taco.kappa"),

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from fedsuite.core.messages import (
     MAX_METRICS,
     Instruction,
+    ProtocolError,
     Result,
-    WireError,
     clients_in,
     pack,
     read_instructions,
@@ -100,7 +100,7 @@ def test_a_malformed_array_becomes_the_clients_error(data: bytes) -> None:
 def test_an_object_array_is_not_unpickled() -> None:
     header = npy(np.zeros(1, np.float32)).replace(b"'<f4'", b"'|O' ")
     array = Array("object", (1,), "numpy.ndarray", header[:128] + pickle.dumps(Bomb()))
-    with pytest.raises(WireError):
+    with pytest.raises(ProtocolError):
         unpack(array)
 
 

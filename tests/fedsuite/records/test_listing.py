@@ -11,7 +11,7 @@ from run_folders import write_run
 from fedsuite.cli.main import main
 from fedsuite.config import parse
 from fedsuite.records.folder import RunState
-from fedsuite.records.listing import list_runs
+from fedsuite.records.reader import list_runs
 from fedsuite.records.writer import RunRecord
 
 

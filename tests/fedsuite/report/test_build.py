@@ -15,6 +15,7 @@ from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
+from fedsuite.metrics import METRICS
 from fedsuite.records.collection import open_collection
 from fedsuite.records.folder import RunState
 from fedsuite.records.reader import Run
@@ -25,8 +26,10 @@ from fedsuite.report.curves import mean_curve
 from fedsuite.report.diagnostic_tables import mean_tables
 from fedsuite.report.document import Document, Paragraph, ReportTable, Section
 from fedsuite.report.label_distribution import label_distribution
+from fedsuite.report.method_styles import FIXED, styles_for
 from fedsuite.report.results import results_table
-from fedsuite.report.style import FIXED, styles_for
+
+ACCURACY = METRICS["accuracy"]
 
 
 def test_the_table_by_hand(report: Path) -> None:
@@ -226,11 +229,13 @@ def test_a_split_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
 def test_a_mean_curve_by_hand() -> None:
     """Rounds 1 and 2 are common; 0.5 and 0.7 give 60 ± 14.14 per cent at (2 + 4) / 2 seconds."""
     curves = [[(0, 0.1), (1, 0.5), (2, 0.8)], [(1, 0.7), (2, 0.8), (3, 0.9)]]
-    xs, ys, low, high = mean_curve(curves, [{1: 2.0, 2: 5.0}, {1: 4.0, 2: 7.0}]) or ((), (), (), ())
+    clocks = [{1: 2.0, 2: 5.0}, {1: 4.0, 2: 7.0}]
+    xs, ys, low, high = mean_curve(ACCURACY, curves, clocks) or ((), (), (), ())
     assert list(xs) == [3.0, 6.0] and list(ys) == pytest.approx([60.0, 80.0])
     assert low is not None and high is not None
     assert low[0] == pytest.approx(60 - 200**0.5) and high[1] == pytest.approx(80.0)
-    assert mean_curve([], []) is None and mean_curve([[(1, 0.5)], [(2, 0.5)]], [{}, {}]) is None
+    assert mean_curve(ACCURACY, [], []) is None
+    assert mean_curve(ACCURACY, [[(1, 0.5)], [(2, 0.5)]], [{}, {}]) is None
 
 
 def test_a_method_always_looks_the_same() -> None:

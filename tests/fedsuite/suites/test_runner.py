@@ -298,9 +298,9 @@ def _table(view: LiveTable, rows: int) -> list[str]:
     [
         (["suite", "none.toml"], "no suite file 'none.toml'"),
         (["suite", "mine.toml", "--only", "algo=x"], "picks no run"),
-        (["suite", "mine.toml", "--only", "fedavg"], "Write LABEL=VALUE; labels: seed, algo"),
+        (["suite", "mine.toml", "--only", "fedavg"], "write LABEL=VALUE; labels: seed, algo"),
         (["suite", "mine.toml", "--results-dir", "mine.toml"], "results-dir"),
-        (["suite", "mine.toml", "--data-root", "away"], "--data-root away is not a folder"),
+        (["suite", "mine.toml", "--data-root", "away"], "invalid value 'away' for --data-root"),
     ],
 )
 def test_a_mistake_ends_at_once(

@@ -1,4 +1,4 @@
-"""Let a ``flwr-datasets`` partitioner divide a column of labels, without its cost and noise."""
+"""Use partitioners of ``flwr-datasets`` on a column of labels, without their cost and warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def divide_by(partitioner: Any, labels: np.ndarray) -> list[np.ndarray]:
-    """Let a ``flwr-datasets`` partitioner divide a label column; return each client's rows."""
+    """Return the rows that a ``flwr-datasets`` partitioner gives each client."""
     with _quiet():
         partitioner.dataset = label_column().from_dict({"label": labels})
         return [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]

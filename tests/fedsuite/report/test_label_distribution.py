@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedsuite.report.label_plot import label_table, save_label_png
+from fedsuite.report.label_distribution import label_table, save_label_png
 
 
 def lines(counts, names, width):

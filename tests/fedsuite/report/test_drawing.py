@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from run_folders import write_run
 
-from fedsuite.report import figures
+from fedsuite.report import drawing
 from fedsuite.report.build import make_report
-from fedsuite.report.style import styles_for
+from fedsuite.report.method_styles import styles_for
 
 LONG = [f"fedbac (regularizer=gradient, printed-sign=true, turn {n})" for n in range(8)]
 SHORT = ["taco", "fedavg"]
@@ -34,9 +34,9 @@ def is_whole(figure: Any, text: Any) -> bool:
 
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short names", "long names"])
 def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
-    series: dict[str, figures.Line] = {name: ([0, 1], [1.0, 2.0], None, None) for name in names}
-    with figures.style_context():
-        figure = figures.lines("t", "round", "personal accuracy (%)", series, styles_for(names))
+    series: dict[str, drawing.Line] = {name: ([0, 1], [1.0, 2.0], None, None) for name in names}
+    with drawing.style_context():
+        figure = drawing.lines("t", "round", "personal accuracy (%)", series, styles_for(names))
         width, height = inches(figure)
     assert width > 2.5 and height > 1.6
     assert is_whole(figure, figure.axes[0].yaxis.label)
@@ -45,10 +45,10 @@ def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
 
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short names", "long names"])
 def test_rows_leave_room_for_their_plot(names: list[str]) -> None:
-    with figures.style_context():
+    with drawing.style_context():
         label = "accuracy on a client's own test samples (%)"
-        boxes = figures.boxes("t", label, {n: [1.0, 2.0] for n in names}, styles_for(names))
-        bars = figures.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles_for(names))
+        boxes = drawing.boxes("t", label, {n: [1.0, 2.0] for n in names}, styles_for(names))
+        bars = drawing.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles_for(names))
         for figure in (boxes, bars):
             width, height = inches(figure)
             assert width > 1.8 and height > 0.2 * len(names)

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedsuite.report.style import GREY, Style
+from fedsuite.report.method_styles import GREY, Style
 
 INK = "#1f2329"
 WIDTH, HEIGHT = 4.0, 2.8

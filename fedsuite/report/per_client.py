@@ -1,0 +1,43 @@
+"""Accuracy per client: the distribution over clients after the last round."""
+
+from __future__ import annotations
+
+from fedsuite.metrics import METRICS
+from fedsuite.records.collection import Collection
+from fedsuite.records.reader import Run
+from fedsuite.report import drawing
+from fedsuite.report.document import Block, Paragraph, Picture, slug
+from fedsuite.report.method_styles import styles_for
+
+SCORE = METRICS["personal_accuracy"]
+
+
+def per_client(collection: Collection) -> list[Block]:
+    """Draw the distribution of clients' accuracy on their own test samples at the end."""
+    styles = styles_for(collection.row_names())
+    blocks: list[Block] = []
+    for column in collection.column_names():
+        values: dict[str, list[float]] = {}
+        for row in collection.row_names():
+            for run in collection.usable(row, column):
+                values.setdefault(row, []).extend(map(SCORE.in_unit, last_scores(run)))
+        values = {row: scores for row, scores in values.items() if scores}
+        if values:
+            title = collection.tag(column)
+            figure = drawing.boxes(title, SCORE.heading, values, styles)
+            ranges = ", ".join(f"{n} {min(v):.0f} to {max(v):.0f}" for n, v in values.items())
+            alt = f"{column}: accuracy per client after the last round; worst to best: {ranges}."
+            blocks.append(Picture(slug("per-client", column), alt, figure))
+    if not blocks:
+        return [Paragraph("No run has accuracies per client. Set personal-eval=on to record them.")]
+    note = "Boxes show quartiles over all clients and seeds, whiskers minimum and maximum."
+    return [Paragraph(note), *blocks]
+
+
+def last_scores(run: Run) -> list[float]:
+    """Return every client's accuracy from its last evaluation."""
+    last: dict[int, float] = {}
+    for row in run.clients():
+        if row.get("phase") == "evaluate" and row.get("accuracy") is not None:
+            last[row["client"]] = row["accuracy"]
+    return [last[client] for client in sorted(last)]
