@@ -13,7 +13,6 @@ import torch
 
 from clients.base import Received, Reply
 from clients.local import LocalClient
-from clients.optim import make_optimizer
 from fedsuite.core.flat_model import to_numpy
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class AppleClient(LocalClient):
     params: AppleParams
 
     def train_round(self, received: Received) -> Reply:
-        """Learn core and relations; keep the personal model as it then stands."""
+        """Learn core and relations; keep both and the personal model."""
         me, own, shares = self.context.client, self.context.state.load(), received["shares"]
         self.cores, self.shares = self.tensor(received["cores"]), self.tensor(shares)
         if "core" in own:
@@ -48,9 +47,9 @@ class AppleClient(LocalClient):
 
     def train(self, lr: float) -> dict[str, float]:
         """Take the steps; the model is the mixture throughout."""
-        how, model, core = self.context.training, self.model, self.cores[self.context.client]
+        model = self.model
         model.module.train()
-        optimizer = make_optimizer(how.optimizer, core, model.grads, how.momentum, how.weight_decay)
+        optimizer = self.optimizer(self.cores[self.context.client])
         losses: list[torch.Tensor] = []
         model.weights.copy_(mixture(self.p, self.cores))
         for epoch in self.schedule:
@@ -77,5 +76,5 @@ def relation_gradient(p: Array, cores: Array, grad: Array, shares: Array, penalt
 
 
 def one_hot(index: int, count: int) -> np.ndarray:
-    """Return the relations of a client that knows only itself."""
+    """Return relations that use the client's own core alone."""
     return np.eye(count, dtype=np.float32)[index]

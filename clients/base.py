@@ -17,7 +17,7 @@ import torch
 from flwr.client import NumPyClient
 from torch.nn import functional as F
 
-from clients.optim import make_optimizer
+from clients.optim import Optimizer, make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
@@ -157,7 +157,7 @@ class Client(NumPyClient):
         return loss.detach()
 
     def end_epoch(self) -> None:
-        """Look at the model after each local epoch; by default do nothing."""
+        """Act after each local epoch; by default do nothing."""
 
     def inspect(self, received: Received) -> dict[str, float]:
         """Measure what was received, before and outside the timed training; by default nothing."""
@@ -200,12 +200,9 @@ class Client(NumPyClient):
 
     def train(self, lr: float) -> dict[str, float]:
         """Run the local epochs or steps from the model as it stands."""
-        how = self.context.training
         model = self.model
         model.module.train()
-        optimizer = make_optimizer(
-            how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay
-        )
+        optimizer = self.optimizer(model.weights)
         losses: list[torch.Tensor] = []
         for epoch in self.schedule:
             for x, y in self.batches(epoch):
@@ -214,6 +211,13 @@ class Client(NumPyClient):
                 optimizer.step(lr)
             self.end_epoch()
         return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
+
+    def optimizer(self, weights: torch.Tensor) -> Optimizer:
+        """Return a fresh optimiser that moves ``weights`` along the model's gradients."""
+        how = self.context.training
+        return make_optimizer(
+            how.optimizer, weights, self.model.grads, how.momentum, how.weight_decay
+        )
 
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:

@@ -40,7 +40,7 @@ class FedAdwClient(Client):
         return Reply({"update": update}, metrics | self.describe(update, received))
 
     def describe(self, update: Vector, received: Received) -> dict[str, float]:
-        """Report how far the own classes are from uniform."""
+        """Send how far the own classes are from uniform."""
         labels = self.context.task.labels(self.context.train_rows)
         counts = np.bincount(labels, minlength=self.context.task.shape.num_classes)
         return {"discrepancy": discrepancy(counts)}

@@ -1,7 +1,7 @@
 """FedDUAL's client (Sahoo et al., 2024): ``(1 - s) CE + s KL(p || q)``.
 
 ``p`` and ``q`` are the class probabilities that the local and the received model give a row, and
-``s = sigmoid(acc_local - acc_global)`` compares both on the client's training rows, anew for each
+``s = sigmoid(acc_local - acc_global)`` compares both on the client's training rows, again for each
 epoch: the better a client knows its own rows, the more it is held to what it was sent.
 """
 
@@ -53,7 +53,7 @@ class FedDualClient(Client):
         return (1.0 - self.share) * F.cross_entropy(logits, y) + self.share * away
 
     def end_epoch(self) -> None:
-        """Weigh the next epoch's terms by what this one has learnt."""
+        """Renew the mixing weight by the accuracy after this epoch."""
         if not self.params.adaptive_loss:
             return
         self.epochs_left -= 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from clients.base import Evaluation, Received, Reply
@@ -32,16 +33,16 @@ class FedTgpClient(LocalClient):
     params: FedTgpParams
 
     def train_round(self, received: Received) -> Reply:
-        """Train the own model and keep it; describe its classes as it now sees them."""
+        """Train the own model and keep it; send the mean features of its classes."""
         self._load_prototypes(received)
         reply = super().train_round(received)
         rows = self.context.train_rows
-        features = np.concatenate([seen.cpu().numpy() for _, seen, _ in self._look(rows)])
+        features = np.concatenate([found.cpu().numpy() for _, found, _ in self._forward(rows)])
         means, counts = class_means(features, self.context.task.labels(rows), len(self.known))
         reply.vectors |= {"prototypes": means.ravel(), "counts": counts}
         return reply
 
-    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Add the pull towards the prototypes; classes without one do not pull."""
         logits, features = with_features(self.model.module, x)
         loss = F.cross_entropy(logits, y)
@@ -54,7 +55,7 @@ class FedTgpClient(LocalClient):
         self._load_prototypes(received)
         self._load_own(after_round=True)
         rows, loss, correct, head = self.context.test_rows, 0.0, 0, 0
-        for logits, features, y in self._look(rows):
+        for logits, features, y in self._forward(rows):
             by_head = logits.argmax(1)
             known = bool(self.known.any())
             chosen = nearest(features, self.prototypes, self.known) if known else by_head
@@ -74,8 +75,8 @@ class FedTgpClient(LocalClient):
         self.known = self.tensor(received["known"]) > 0
 
     @torch.inference_mode()
-    def _look(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield logits, features and labels of some rows, with the model's noise off."""
+    def _forward(self, rows: np.ndarray) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield logits, features and labels of some rows, in evaluation mode."""
         self.model.module.eval()
         for start in range(0, len(rows), BATCH):
             x, y = self.context.task.rows(rows[start : start + BATCH])
@@ -83,12 +84,12 @@ class FedTgpClient(LocalClient):
             yield logits, features, y.to(self.model.device)
 
 
-def pull(features: torch.Tensor, targets: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+def pull(features: Tensor, targets: Tensor, known: Tensor) -> Tensor:
     """Return the mean square of ``features - targets``, zero in rows without a target."""
     return ((features - targets) * known[:, None]).square().mean()
 
 
-def nearest(features: torch.Tensor, prototypes: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+def nearest(features: Tensor, prototypes: Tensor, known: Tensor) -> Tensor:
     """Return the class of the nearest known prototype for each row."""
     mode = "donot_use_mm_for_euclid_dist"
     apart = torch.cdist(features.double(), prototypes.double(), compute_mode=mode)

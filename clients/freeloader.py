@@ -12,7 +12,7 @@ from clients.base import Client, Received, Reply
 
 
 def freeloading(cls: type[Client]) -> type[Client]:
-    """Return the algorithm's client with its training replaced by pretence."""
+    """Return the algorithm's client with its training replaced by a replay of the global model."""
     return type(f"Freeloading{cls.__name__}", (Freeloader, cls), {})
 
 

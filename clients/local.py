@@ -11,7 +11,7 @@ from fedsuite.core.vector import Vector
 
 
 class LocalClient(Client):
-    """Trains on from its own last model; the first one is the same for all clients."""
+    """Continues from its own last model; the first one is the same for all clients."""
 
     receives: ClassVar[tuple[str, ...]] = ()
     sends: ClassVar[tuple[str, ...]] = ()
@@ -30,7 +30,7 @@ class LocalClient(Client):
         return self.score()
 
     def _keep_own(self, **more: Vector) -> None:
-        """Write the own model, unless training has driven it out of the finite numbers."""
+        """Write the own model, unless training has diverged."""
         own = {"model": self.model.vector(), "buffers": self.model.buffer_vector()}
         if np.isfinite(own["model"]).all():
             self.context.state.save(own | more)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from clients.base import Client, Evaluation, Received, Reply
-from clients.optim import make_optimizer
 from fedsuite.core.flat_model import to_numpy
 
 if TYPE_CHECKING:
@@ -51,11 +50,9 @@ class PFedMeClient(Client):
             metrics = super().train(lr)
             self.anchor.copy_(self.model.weights)
             return metrics
-        how, model = self.context.training, self.model
+        model = self.model
         model.module.train()
-        optimizer = make_optimizer(
-            how.optimizer, model.weights, model.grads, how.momentum, how.weight_decay
-        )
+        optimizer = self.optimizer(model.weights)
         losses: list[torch.Tensor] = []
         for epoch in self.schedule:
             for x, y in self.batches(epoch):

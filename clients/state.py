@@ -1,4 +1,4 @@
-"""What a client keeps between rounds, on its node's disk.
+"""The state a client keeps between rounds, on its node's disk.
 
 One file per client and round, replaced atomically. A round reads the newest state written before
 it, so a run that was killed some rounds after its last checkpoint finds, when resumed, the state

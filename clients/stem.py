@@ -24,7 +24,7 @@ class StemClient(Client):
     params: StemParams
 
     def train_round(self, received: Received) -> Reply:
-        """Train on from the received direction; without one the first step is plain."""
+        """Continue from the received direction; without one the first step is plain SGD."""
         self.direction = self.tensor(received["direction"])
         self.fresh = not bool(self.direction.any())
         step_back = received.number("last-step")

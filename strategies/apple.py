@@ -39,7 +39,7 @@ class AppleParams:
 
 
 class Apple(PoolStrategy):
-    """Sends everybody all cores."""
+    """Sends all cores to every client."""
 
     Params = AppleParams
 

@@ -241,7 +241,7 @@ class BaseStrategy(Strategy):
         self.buffers = vectors.get("buffers", np.zeros(0, dtype=np.float32))
 
     def _refresh_nodes(self, grid: Grid) -> None:
-        """See which nodes are connected, and note which joined and left."""
+        """Update which nodes are connected, and note which joined and left."""
         self.hosts.refresh(grid)
         for sentence in self.hosts.news():
             self._note(sentence)
@@ -289,8 +289,8 @@ class BaseStrategy(Strategy):
         phase: str,
     ) -> list[Result]:
         """Return valid results in client order; count, log and name the others."""
-        results, strangers = read_replies(replies, self._asked)
-        for client, reason in strangers:
+        results, unrequested = read_replies(replies, self._asked)
+        for client, reason in unrequested:
             self._reject(phase, client, reason)
         valid = []
         for result in results:
@@ -379,5 +379,5 @@ class BaseStrategy(Strategy):
 
 
 def _snake(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Spell a client's metrics as the record does; which round it is, the server knows."""
+    """Spell a client's metrics as the record does, without the round, which the server sets."""
     return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}

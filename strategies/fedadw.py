@@ -67,7 +67,7 @@ class FedAdw(BaseStrategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Sum up clients' scores, those of the global model on the same rows beside them."""
+        """Summarise clients' scores, and the global model's scores on the same rows."""
         metrics = super().aggregate_evaluate(server_round, replies)
         rows = [row for row in self.round_record.rows if "global_correct" in row]
         if rows:

@@ -50,7 +50,7 @@ class FedAmp(PoolStrategy):
         )
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Remember the models and compare them all anew."""
+        """Keep the models and renew the attention between all."""
         model = super().aggregate(this_round)
         known = np.flatnonzero(self.known)
         distances = squared_distances(self.rows()[known])

@@ -90,7 +90,7 @@ class FedFomo(PoolStrategy):
 
 
 def exploration(epsilon: float, decay: float, server_round: int) -> float:
-    """Return the chance of random models in a round: ``epsilon (1 - decay)^(t-1)``."""
+    """Return the probability of random models in a round: ``epsilon (1 - decay)^(t-1)``."""
     return float(epsilon * (1.0 - decay) ** (server_round - 1))
 
 

@@ -119,7 +119,7 @@ class FedTgp(BaseStrategy):
 
 
 def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Doubles, np.ndarray]:
-    """Return each class's mean over the clients that have it, and which classes somebody has."""
+    """Return each class's mean over the clients that have it, and which classes any has."""
     holders = held.sum(axis=0)
     sums = np.where(held[:, :, None], sent, 0.0).sum(axis=0, dtype=np.float64)
     return sums / np.maximum(holders, 1)[:, None], holders > 0

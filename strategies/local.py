@@ -1,4 +1,4 @@
-"""Local: every client trains alone. Nothing travels; the floor under every personal table."""
+"""Local: every client trains alone and sends nothing, the baseline of personalised methods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from strategies.base import BaseStrategy, Round
 
 
 class Local(BaseStrategy):
-    """A server that only keeps time."""
+    """A server that aggregates nothing."""
 
     expects: ClassVar[tuple[str, ...]] = ()
     shares_model: ClassVar[bool] = False
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Leave the model alone."""
+        """Return the model unchanged."""
         return this_round.model

@@ -14,16 +14,16 @@ from flwr.app import Message
 from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
 
 MAX_EXAMPLES = 10**9
-MAX_STRANGERS = 10
+MAX_UNREQUESTED = 10
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
 
 
 def read_replies(
     replies: Iterable[Message], asked: Mapping[int, list[int]]
 ) -> tuple[list[Result], list[tuple[int, str]]]:
-    """Return one result per asked client in client order, and results nobody asked for."""
+    """Return a result per client asked, in client order, and clients that were not asked."""
     results: dict[int, Result] = {}
-    strangers: list[tuple[int, str]] = []
+    unrequested: list[tuple[int, str]] = []
     for reply in replies:
         node = reply.metadata.src_node_id
         clients = asked.get(node, [])
@@ -32,11 +32,11 @@ def read_replies(
             results |= {c: Result(c, error=reason) for c in clients}
             continue
         results |= {c: read_result(reply.content, c) for c in clients}
-        uninvited = sorted(clients_in(reply.content) - set(clients))[:MAX_STRANGERS]
-        strangers += [(c, f"node {node} was not asked for this client") for c in uninvited]
+        others = sorted(clients_in(reply.content) - set(clients))[:MAX_UNREQUESTED]
+        unrequested += [(c, f"node {node} was not asked for this client") for c in others]
     expected = sorted(client for cohort in asked.values() for client in cohort)
     late = {c: Result(c, error="no reply in time") for c in expected if c not in results}
-    return [(results | late)[client] for client in expected], strangers
+    return [(results | late)[client] for client in expected], unrequested
 
 
 def check_update(
@@ -45,7 +45,7 @@ def check_update(
     needs_metrics: Iterable[str],
     limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """Say what is wrong with a client's vectors and numbers; empty if nothing is."""
+    """Return what is wrong with a client's vectors and numbers; empty if nothing is."""
     missing = [name for name in lengths if name not in result.arrays]
     missing += [name for name in needs_metrics if name not in result.metrics]
     if missing:
@@ -67,7 +67,7 @@ def check_update(
 
 
 def check_score(result: Result) -> str:
-    """Say what is wrong with a client's score of itself; empty if nothing is."""
+    """Return what is wrong with a client's score of itself; empty if nothing is."""
     problem = _check_count(result.metrics)
     if problem:
         return problem

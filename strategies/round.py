@@ -1,4 +1,4 @@
-"""What a strategy knows of the run and its nodes, a round's replies, and its record."""
+"""A strategy's data: the run, its nodes, a round's replies and its record."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Hosts(Protocol):
 
     @property
     def message_header(self) -> Mapping[str, str]:
-        """What every message says of the run."""
+        """The scalars that identify the run in every message."""
 
     @property
     def time_limit(self) -> float | None:
         """Seconds after which a message that no node has fetched is void."""
 
     def refresh(self, grid: Grid) -> None:
-        """See which nodes are there now."""
+        """Update which nodes are connected."""
 
     def news(self) -> list[str]:
-        """Return what happened since the last call, as sentences."""
+        """Return, as sentences, which nodes joined or left since the last call."""
 
     def available(self, num_clients: int) -> list[int]:
         """Return the clients that can be reached."""
@@ -66,7 +66,7 @@ class Hosts(Protocol):
         """Return node id -> the clients it hosts, in the order it should work through them."""
 
     def client_header(self, client: int) -> dict[str, str]:
-        """Return what else a message must say for a node to host a client."""
+        """Return the scalars that a node needs to host a client."""
 
 
 @dataclass

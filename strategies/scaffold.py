@@ -49,13 +49,13 @@ class Scaffold(BaseStrategy):
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)
         if self.params.control == "auto":
-            choice = "update" if self.update_tells() else "gradient"
+            choice = "update" if self.control_follows_from_update() else "gradient"
             self.params = dataclasses.replace(self.params, control=choice)
         self.control: Vector = np.zeros(0, dtype=np.float32)
         self.counted = np.zeros(info.num_clients, dtype=np.int64)
 
-    def update_tells(self) -> bool:
-        """Say whether an update over ``K lr``, less the correction, is the mean gradient."""
+    def control_follows_from_update(self) -> bool:
+        """Return whether an update over ``K lr``, less the correction, is the mean gradient."""
         return self.info.plain_sgd and self.params.coefficient in (0.0, 1.0)
 
     def broadcast(self) -> dict[str, Vector]:

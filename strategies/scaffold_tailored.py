@@ -16,8 +16,8 @@ from strategies.tailored import Tailored
 class ScaffoldTailored(Tailored, Scaffold):
     """SCAFFOLD whose coefficient differs by client."""
 
-    def update_tells(self) -> bool:
-        """Tailored coefficients are never 1, so an update tells only where there are none."""
+    def control_follows_from_update(self) -> bool:
+        """Return whether there is no correction: tailored coefficients are never 1."""
         return self.info.plain_sgd and self.params.coefficient == 0.0
 
     def instruction(self, client: int) -> Instruction:

@@ -151,7 +151,7 @@ def write_results(results: list[Result]) -> RecordDict:
 def read_result(content: RecordDict, client: int) -> Result:
     """Read one client's result; anything malformed becomes its error.
 
-    Records are looked up one by one: Flower's typed views of a content are made anew per access.
+    Records are looked up one by one: Flower's typed views of a content are rebuilt per access.
     """
     error = content.get(f"error.{client}")
     if isinstance(error, ConfigRecord):
@@ -177,12 +177,12 @@ def clients_in(content: RecordDict) -> set[int]:
 
 
 def _refuse_overrides(client: int, instruction: Instruction, config: Mapping[str, Any]) -> None:
-    """Refuse scalars of one client that would replace those of the round unknown to the server."""
+    """Refuse a client's scalars that replace the round's, which the server itself still uses."""
     for name in instruction.config:
         if name in config:
             raise UserError(
-                f"invalid instruction for client {client}: '{name}' is the same for all clients of "
-                "a round. Send a scalar of another name, or a setting of the algorithm in params."
+                f"invalid instruction for client {client}: '{name}' must be the same for all "
+                "clients. Send a scalar of another name, or a setting of the algorithm in params."
             )
 
 

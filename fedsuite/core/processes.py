@@ -1,4 +1,4 @@
-"""Child processes: started in a session of their own, found again without mistake, ended.
+"""Child processes: started in a session of their own, identified reliably, ended.
 
 A process is identified by its pid and its start time, since pids are reused. It and all its
 descendants carry a mark in their environment, so that ending it leaves none of them behind, not
@@ -187,7 +187,7 @@ def _signal(processes: Iterable[psutil.Process], number: int) -> None:
 
 
 def _await_end(processes: Collection[psutil.Process], seconds: float) -> bool:
-    """Wait until all have ended, and return whether they have; reap nobody else's children."""
+    """Wait until all have ended, and return whether they have; reap no child of others."""
     deadline = time.monotonic() + seconds
     while any(_is_alive(process) for process in processes):
         if time.monotonic() > deadline:

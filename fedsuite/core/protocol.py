@@ -1,4 +1,4 @@
-"""Names that both ends of a connection use."""
+"""Constants and hashes that the server and its nodes share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTITION, OWN = "partition", "own"
 # What a run that Flower started records as its engine: Flower's simulation, or deployed nodes.
 RAY, DEPLOYED = "ray", "deployed"
 
-# How a command that streams a run's output finds the run's own lines, and the run's folder.
+# Marks of the run's own lines in Flower's output, and of the one that names the run's folder.
 LINE_MARK = "fedsuite: "
 RESULTS_ARE_IN = "results are in "
 

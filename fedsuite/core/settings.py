@@ -1,7 +1,7 @@
 """Typed settings declared once, and errors written for the person who made the mistake.
 
 A group of settings is a frozen dataclass whose fields are made with :func:`setting`. From that
-one declaration come the default, the help line and the check of a value somebody typed.
+one declaration come the default, the help line and the check of a value that was typed.
 """
 
 from __future__ import annotations

@@ -60,5 +60,5 @@ def last_layer(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the inner product in float64, on one thread: BLAS would wake others for it."""
+    """Return the inner product in float64, on one thread: BLAS would start several."""
     return float(np.einsum("i,i->", a, b, dtype=np.float64))

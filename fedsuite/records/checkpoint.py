@@ -21,7 +21,7 @@ from fedsuite.records.folder import RunFolder
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the server needs to continue after ``round``."""
+    """Everything the server needs to resume after ``round``."""
 
     round: int
     model: np.ndarray

@@ -33,7 +33,7 @@ class LiveHistory:
         return new
 
     def _was_replaced(self) -> bool:
-        """Whether the file is another one: a resumed run's begins with the rounds it keeps."""
+        """Return whether the file was replaced, as a resumed run's is by the rounds it keeps."""
         try:
             stat = self.path.stat()
         except FileNotFoundError:

@@ -79,7 +79,7 @@ class RunRecord:
         return str(read_document(self.files.config_file)[RUN_ID])
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the rounds recorded so far, as a reader of the file would see them."""
+        """Return the rounds recorded so far, as the file has them."""
         return list(self._rounds)
 
     def add_round(self, row: Mapping[str, Any], client_rows: Iterable[Mapping[str, Any]]) -> None:

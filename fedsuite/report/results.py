@@ -171,7 +171,7 @@ def results_csv(collection: Collection) -> str:
 
 
 def runs_csv(collection: Collection) -> str:
-    """Return every run with its metrics as recorded (shares as fractions)."""
+    """Return every run with its metrics as recorded (shares as fractions) as CSV."""
     names = list(dict.fromkeys(key for run in collection.runs for key in run.labels))
     lines: list[list[Any]] = [["run", *names, "scale", *RUN_FIELDS]]
     for run in collection.runs:

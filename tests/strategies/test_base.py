@@ -62,7 +62,7 @@ class OwnRates(FedAvg):
 
 
 def test_a_learning_rate_for_one_client_is_refused() -> None:
-    with pytest.raises(UserError, match="invalid instruction for client 0: 'lr' is the same"):
+    with pytest.raises(UserError, match="invalid instruction for client 0: 'lr' must be the same"):
         one_round(OwnRates(run_info()), reply_with(UPDATES), [0, 0])
 
 

@@ -304,8 +304,8 @@ def test_too_small_images_are_refused(name: str) -> None:
     with pytest.raises(UserError) as error:
         build_model(name, DataShape("image", (1, 9, 3), 10), 0)
     assert str(error.value) == (
-        f"invalid value '{name}' for model: it needs images of at least 4x4, but the dataset has 9x3. "
-        "Models for images this small: mlp, resnet18."
+        f"invalid value '{name}' for model: it needs images of at least 4x4, but the dataset "
+        "has 9x3. Models for images this small: mlp, resnet18."
     )
 
 
