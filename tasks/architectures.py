@@ -158,7 +158,7 @@ def cnn6(shape: DataShape) -> nn.Module:
 def resnet18(shape: DataShape) -> nn.Module:
     """Make ResNet-18; small images get a 3x3 stem of stride 1 and no first pool."""
     # Slow to import, and no other model needs it.
-    from torchvision.models import resnet18  # type: ignore[import-untyped]
+    from torchvision.models import resnet18
 
     channels, height, width = shape.input_shape
     model: nn.Module = resnet18(weights=None, num_classes=shape.num_classes)

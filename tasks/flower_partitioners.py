@@ -28,7 +28,7 @@ def label_column() -> Any:
     """
     from datasets import Dataset
 
-    class LabelColumn(Dataset):
+    class LabelColumn(Dataset):  # type: ignore[misc]  # datasets has no types
         """A column of labels; what is selected from it are row numbers."""
 
         def __getitem__(self, key: Any) -> Any:

@@ -15,7 +15,7 @@ from fedsuite.core.files import read_document, read_lines
 
 Experiment = Callable[..., Path]
 ALL = sorted(registry.ALGORITHMS)
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "everybody": {"num_clients": 3},
     "half of them": {"num_clients": 6, "fraction_train": 0.5},
 }

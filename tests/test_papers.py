@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ OFF = [
 
 @pytest.mark.parametrize(("algo", "off", "plain", "same"), OFF, ids=[row[0] for row in OFF])
 def test_with_its_idea_off_it_is_plain_averaging(
-    experiment: Experiment, algo: str, off: dict, plain: str, same: dict
+    experiment: Experiment, algo: str, off: dict[str, Any], plain: str, same: dict[str, Any]
 ) -> None:
     rows = {"client_test_fraction": 0.25, "probe_per_class": 1, "local_epochs": 2}
     assert model(experiment(algo, **rows, **off)) == model(experiment(plain, **rows, **same))
@@ -121,7 +122,9 @@ def test_a_compact_trajectory_gives_the_full_ones_model(experiment: Experiment) 
     ],
     ids=["one client", "half of them", "unequal steps"],
 )
-def test_odd_federations_end_well(experiment: Experiment, algo: str, settings: dict) -> None:
+def test_odd_federations_end_well(
+    experiment: Experiment, algo: str, settings: dict[str, Any]
+) -> None:
     folder = experiment(algo, **settings)
     summary = read_document(folder / "summary.json")
     assert (summary["status"], summary["failed_replies"]) == ("finished", 0)

@@ -6,6 +6,7 @@ import json
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_feda4s_gains_are_those_it_prints() -> None:
     }
     for clients, printed in gains.items():
         for alpha, gain in zip((0.1, 0.3, 0.7, 1.0), printed, strict=True):
-            cell = {"clients": clients, "alpha": alpha}
+            cell: dict[str, Any] = {"clients": clients, "alpha": alpha}
             others = (value("FedA4, Table 2", algo=a, **cell) for a in ("avg", "fedavg", "fedprox"))
             ours = value("FedA4, Table 2", algo="feda4", **cell)
             assert ours - max(others) == pytest.approx(gain, abs=0.0101)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bowl import place
+from bowl import Fitted, place
 from torch import nn
 
 from clients.base import ClientContext, Training
@@ -45,7 +45,7 @@ def fit(
     cls: Any = FedDualClient,
     lr: float = 0.5,
     params: FedDualParams = ADAPTIVE,
-) -> tuple:
+) -> Fitted:
     return cls(place, params).fit([np.array(start, np.float32)], {"lr": lr})
 
 

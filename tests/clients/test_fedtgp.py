@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bowl import Fitted
 from safetensors.numpy import load_file
 from torch import nn
 
@@ -40,7 +41,7 @@ def context(
     folder: Path,
     x: list[float],
     y: list[int],
-    start: list[float] = (1, 0, 0),
+    start: Sequence[float] = (1, 0, 0),
     how: Training = ONE_STEP,
     number: int = 1,
     client: int = 0,
@@ -63,7 +64,7 @@ def context(
 
 def fit(
     here: ClientContext, prototypes: list[float], known: list[float], lam: float = 0.5
-) -> tuple:
+) -> Fitted:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
     return FedTgpClient(here, FedTgpParams(lam=lam)).fit(received, {"lr": 0.25})
 
@@ -103,6 +104,7 @@ def test_the_pull_by_hand() -> None:
     loss = pull(features, torch.zeros(2, 2), torch.tensor([True, False]))
     loss.backward()
     assert loss.item() == 1.25
+    assert features.grad is not None
     assert features.grad.tolist() == [[0.5, 1.0], [0.0, 0.0]]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bowl import fit, place
+from bowl import Fitted, fit, place
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,7 +129,7 @@ def test_fedamp_without_its_pull_is_local(tmp_path: Path) -> None:
 FEDFOMO = FedFomoParams(validation=0.2)
 
 
-def fomo(context: ClientContext, peers: Any = NONE, ids: tuple[int, ...] = ()) -> tuple:
+def fomo(context: ClientContext, peers: Any = NONE, ids: tuple[int, ...] = ()) -> Fitted:
     statistics = np.zeros((len(peers), 0))
     return fit(FedFomoClient, context, peers, statistics, params=FEDFOMO, peer_ids=list(ids))
 
@@ -155,7 +155,9 @@ def test_no_distance_and_no_finite_loss_are_no_division() -> None:
     st.lists(st.tuples(st.floats(0, 1e18), MAGNITUDES), min_size=1, max_size=6),
     st.floats(0, 1e18),
 )
-def test_gains_are_finite_and_weights_are_shares(rows: list, loss: float) -> None:
+def test_gains_are_finite_and_weights_are_shares(
+    rows: list[tuple[float, float]], loss: float
+) -> None:
     losses, distances = (np.array(column) for column in zip(*rows, strict=True))
     gains = first_order_gains(loss, losses, distances)
     weights = shares(gains)
@@ -263,7 +265,9 @@ def test_mixture_and_relation_gradient_by_hand() -> None:
 
 
 @given(MAGNITUDES, MAGNITUDES, st.permutations(range(3)))
-def test_apples_functions_stay_finite_and_follow_the_clients(a: float, b: float, order: list):
+def test_apples_functions_stay_finite_and_follow_the_clients(
+    a: float, b: float, order: list[int]
+) -> None:
     cores = np.array([[a, -b], [b, 1], [0.5, a]], np.float32)
     p, grad = np.array([0.2, 0.3, 0.5], np.float32), np.array([b, -1], np.float32)
     slope = relation_gradient(p, cores, grad, p[::-1], 0.1)

@@ -22,8 +22,8 @@ EXACT = ScaffoldParams(control="gradient")
 
 def test_the_next_control_by_hand() -> None:
     """c_i = (1, 1), c = (2, 0), update (-4, 8) in 2 steps of 1/2: (1, 1) - (2, 0) + (4, -8)."""
-    vectors = [np.array(v, np.float32) for v in ([1, 1], [2, 0], [-4, 8])]
-    assert np.array_equal(next_control(*vectors, steps=2, lr=0.5), [3, -7])
+    own, control, update = (np.array(v, np.float32) for v in ([1, 1], [2, 0], [-4, 8]))
+    assert np.array_equal(next_control(own, control, update, steps=2, lr=0.5), [3, -7])
 
 
 def test_the_first_control_is_zero_not_the_weights(tmp_path: Path) -> None:

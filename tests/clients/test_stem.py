@@ -69,9 +69,9 @@ def test_weight_decay_stays_out_of_the_direction(tmp_path: Path) -> None:
     assert np.array_equal(direction, [-0.5, -1.5])
 
 
-def recording(cls: type[Client]) -> tuple[type[Client], list[tuple]]:
+def recording(cls: type[Client]) -> tuple[type[Client], list[tuple[Any, ...]]]:
     """A client on a bowl that notes row, point and a random number at each loss."""
-    seen: list[tuple] = []
+    seen: list[tuple[Any, ...]] = []
 
     class Recording(Bowl, cls):  # type: ignore[misc, valid-type]
         def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_auto_is_resolved() -> None:
         ({"algo-settings": "{"}, ["algo-settings", "JSON"]),
     ],
 )
-def test_a_mistake_is_refused_with_a_sentence(values: dict, words: list[str]) -> None:
+def test_a_mistake_is_refused_with_a_sentence(values: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         parse(values)
     for word in words:
@@ -141,8 +142,8 @@ def test_flower_apps_refuse_what_a_user_set_for_another_method(tmp_path: Path) -
     from fedsuite.engines.inline import InlineGrid
     from fedsuite.server_app import main
 
-    small = {"num-clients": 2, "num-rounds": 1, "model": "mlp", "run-name": "x"}
-    given = all_defaults() | small | {"algo": "avg", "results-dir": str(tmp_path)}
+    given = all_defaults() | {"algo": "avg", "results-dir": str(tmp_path), "run-name": "x"}
+    given |= {"num-clients": 2, "num-rounds": 1, "model": "mlp"}
     for zeta, refused in ((0.2, True), (0.1, False)):
         context = Context(0, 0, {}, RecordDict(), given | {"fedprox.zeta": zeta})
         if refused:

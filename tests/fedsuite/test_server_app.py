@@ -10,6 +10,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from fedsuite import server_app
+from fedsuite.core.settings import Scalar
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.server_app import MarkedLines
 
@@ -20,8 +21,8 @@ def test_a_run_on_flowers_simulation_is_recorded_as_a_ray_run(
     monkeypatch.setattr(server_app, "log_to_stdout", lambda: None)
     monkeypatch.setattr(server_app.log, "propagate", True)
     caplog.set_level(logging.INFO, "fedsuite")
-    settings = {"num-clients": 2, "num-rounds": 1, "local-steps": 1, "model": "mlp"}
-    settings |= {"results-dir": str(tmp_path), "run-name": "mine"}
+    settings: dict[str, Scalar] = {"results-dir": str(tmp_path), "run-name": "mine"}
+    settings |= {"num-clients": 2, "num-rounds": 1, "local-steps": 1, "model": "mlp"}
     context = Context(1, 1, node_config={}, state=RecordDict(), run_config=settings)
     server_app.main(InlineGrid(1), context)
     config = json.loads((tmp_path / "mine" / "config.json").read_text())

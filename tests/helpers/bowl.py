@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
 from clients.base import Client, ClientContext, Training
 from clients.state import ClientState
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.vector import Vector
+
+Fitted = tuple[list[Vector], int, dict[str, Any]]  # vectors, samples, numbers beside them
 
 
 class Point(nn.Module):
@@ -58,11 +62,11 @@ def place(
 def fit(
     cls: type[Client],
     context: ClientContext,
-    *vectors: list[float],
+    *vectors: ArrayLike,
     params: Any = None,
     lr: float = 0.5,
     **scalars: Any,
-) -> tuple:
+) -> Fitted:
     """Train a client of some algorithm on the bowl, with its settings and its own scalars."""
     parameters = [np.array(vector, np.float32) for vector in vectors]
     names = {name.replace("_", "-"): value for name, value in scalars.items()}

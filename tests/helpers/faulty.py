@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from bowl import Fitted
 
 from clients.base import Client
+from fedsuite.core.vector import Vector
 from fedsuite.registry import Algorithm
-from strategies.base import BaseStrategy
+from strategies.base import BaseStrategy, RunInfo
 
 
 class SometimesFails(Client):
     """Client 1 raises, client 2 returns NaN."""
 
-    def fit(self, parameters, config):
+    def fit(self, parameters: list[Vector], config: dict[str, Any]) -> Fitted:
         if self.context.client == 1:
             raise RuntimeError("client 1 lost its disk")
         vectors, count, metrics = super().fit(parameters, config)
@@ -24,14 +28,14 @@ class SometimesFails(Client):
 class AlwaysFails(Client):
     """Nobody ever trains."""
 
-    def fit(self, parameters, config):
+    def fit(self, parameters: list[Vector], config: dict[str, Any]) -> Fitted:
         raise RuntimeError("nobody is home")
 
 
 class NoServer(BaseStrategy):
     """The server fails before its first round."""
 
-    def __init__(self, federation, params=None):
+    def __init__(self, info: RunInfo, params: Any = None) -> None:
         raise RuntimeError("no room for the server")
 
 

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from bowl import Bowl, place
+from numpy.typing import ArrayLike
 
 from clients.base import Client, Training
+from fedsuite.core.vector import Vector
 from strategies.base import BaseStrategy, Round, RunInfo
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
 BOTTOMS = ((1.0, 3.0), (-1.0, 1.0))
+Strategy = TypeVar("Strategy", bound=BaseStrategy)
 
 
 def strategy_of(
-    cls: type[BaseStrategy],
+    cls: type[Strategy],
     clients: int = 2,
     info: dict[str, Any] | None = None,
     **params: Any,
-) -> BaseStrategy:
+) -> Strategy:
     """A strategy for a model of two zeros."""
-    settings = {"num_rounds": 10, "learning_rate": lambda number: 0.5} | (info or {})
+    settings: dict[str, Any] = {"num_rounds": 10, "learning_rate": lambda number: 0.5}
     sizes = dict.fromkeys(range(clients), 1)
-    run_info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings)
+    run_info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, **settings | (info or {}))
     strategy = cls(run_info, cls.Params(**params))
     strategy.model = np.zeros(2, np.float32)
     return strategy
@@ -33,11 +37,11 @@ def strategy_of(
 
 def play(
     strategy: BaseStrategy,
-    updates: list[list[float]],
+    updates: Sequence[ArrayLike],
     clients: list[int] | None = None,
     steps: float | list[float] = 2.0,
     number: int = 1,
-    **arrays: list[list[float]],
+    **arrays: Sequence[ArrayLike],
 ) -> Round:
     """Aggregate what clients sent, lr 0.5."""
     count = len(updates)
@@ -62,13 +66,13 @@ def meet(
     folder: Path,
     number: int = 1,
     training: Training = TWO_STEPS,
-) -> dict[str, list[np.ndarray]]:
+) -> dict[str, list[Vector]]:
     """Let two clients, each in its own bowl, train and the strategy aggregate; lr 0.5.
 
     Returns what the clients sent, by name.
     """
     shared = strategy.broadcast() | {"model": strategy.training_start()}
-    sent: dict[str, list[np.ndarray]] = {}
+    sent: dict[str, list[Vector]] = {}
     for client, bottom in enumerate(BOTTOMS):
         context = place(folder / str(client), training, number, bottom)
         instruction = strategy.instruction(client)
@@ -79,6 +83,6 @@ def meet(
         vectors, _, _ = bowl.fit(received, {"lr": 0.5} | instruction.config)
         for name, vector in zip(bowl.outgoing(), vectors, strict=True):
             sent.setdefault(name, []).append(vector)
-    others = {name: rows for name, rows in sent.items() if name != "update"}
+    others: dict[str, Any] = {name: rows for name, rows in sent.items() if name != "update"}
     play(strategy, sent["update"], number=number, steps=training.local_steps, **others)
     return sent

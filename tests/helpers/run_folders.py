@@ -72,9 +72,10 @@ def write_suite(folder: Path, scale: str = "small") -> Path:
         for seed in (1, 2):
             name = f"{algo}-s{seed}"
             last = 0.5 + 0.05 * place + 0.02 * seed
-            more: dict[str, Any] = {"freeloaders": "1", "expelled": [3]} if algo == "taco" else {}
-            options = {"target_accuracy": 0.6, "personal_eval": "on", "partition": "groups"}
-            write_run(folder, name, algo, [0.1, 0.4, last], seed=seed, **options, **more)
+            options: dict[str, Any] = {"target_accuracy": 0.6, "personal_eval": "on"}
+            options |= {"partition": "groups"}
+            options |= {"freeloaders": "1", "expelled": [3]} if algo == "taco" else {}
+            write_run(folder, name, algo, [0.1, 0.4, last], seed=seed, **options)
             labels = {"algo": algo, "dataset": "digits", "seed": seed}
             runs.append({"name": name, "labels": labels, "key": name})
     paper = {"labels": {"algo": "taco", "dataset": "digits"}, "value": 60.0, "std": 0.5}

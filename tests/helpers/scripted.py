@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsuite.core.messages import Result, read_instructions, write_arrays, write_results
+from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.nodes.simulated import SimulatedNodes
 from strategies.base import BaseStrategy, RunInfo
@@ -27,7 +28,7 @@ class ScriptedGrid(InlineGrid):
     def _handle(self, message: Message) -> Message:
         if message.metadata.message_type == "query":
             place = message.metadata.dst_node_id - 1000
-            node = {"partition-id": place, "num-partitions": len(self._contexts)}
+            node: dict[str, Any] = {"partition-id": place, "num-partitions": len(self._contexts)}
             node |= {"shares-disk": False}
             return Message(RecordDict({"node": ConfigRecord(node)}), reply_to=message)
         return self.answer(message)
@@ -59,7 +60,7 @@ def hosted(strategy: Strategy) -> Strategy:
 
 def one_round(
     strategy: BaseStrategy, answer: Callable[[Message], Message], model: Vec, number: int = 1
-) -> np.ndarray:
+) -> Vector:
     grid = ScriptedGrid(answer)
     if not hasattr(strategy, "hosts"):
         hosted(strategy)

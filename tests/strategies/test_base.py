@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message
@@ -70,7 +72,8 @@ def test_the_round_knows_the_learning_rate_that_was_sent() -> None:
     strategy = hosted(FedAvg(run_info(learning_rate=lambda number: 0.25 / number)))
     grid, sent = ScriptedGrid(reply_with(UPDATES)), []
     arrays = write_arrays({"model": np.zeros(2, np.float32)})
-    for number, config in ((2, {}), (3, {"lr": 0.5})):
+    configs: dict[int, dict[str, Any]] = {2: {}, 3: {"lr": 0.5}}
+    for number, config in configs.items():
         messages = list(strategy.configure_train(number, arrays, ConfigRecord(config), grid))
         sent += [message.content.config_records["config"]["lr"] for message in messages]
         strategy.aggregate_train(number, grid.send_and_receive(messages))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ OFF = [
     ids=["all", "some"],
 )
 def test_with_its_idea_off_it_is_plain_averaging(
-    experiment: Experiment, algo: str, off: dict, plain: str, how: dict
+    experiment: Experiment, algo: str, off: dict[str, Any], plain: str, how: dict[str, Any]
 ) -> None:
     settings = {"local_epochs": 2, "num_rounds": 3} | how
     assert model(experiment(algo, **settings, **off)) == model(experiment(plain, **settings))
@@ -70,7 +71,7 @@ def test_clients_who_all_freeload_but_one(experiment: Experiment, algo: str) -> 
 
 @pytest.mark.parametrize("algo", BASELINES)
 @pytest.mark.parametrize("how", [{"optimizer": "adam", "lr": 0.001}, {"momentum": 0.9, "lr": 0.01}])
-def test_other_optimisers_train_too(experiment: Experiment, algo: str, how: dict) -> None:
+def test_other_optimisers_train_too(experiment: Experiment, algo: str, how: dict[str, Any]) -> None:
     folder = experiment(algo, num_rounds=4, eval_every=2, **how)
     rows = read_lines(folder / "history.jsonl")
     assert rows[-1]["loss"] < rows[0]["loss"]

@@ -23,7 +23,7 @@ from strategies.fedacg import FedAcg, FedAcgParams, ahead
 def test_ahead_by_hand() -> None:
     """(1, 2) + 0.5 (4, -4) = (3, 0); without momentum the point itself."""
     vectors = np.array([[1, 2], [4, -4]], np.float32)
-    assert np.array_equal(ahead(*vectors, lam=0.5), [3, 0])
+    assert np.array_equal(ahead(vectors[0], vectors[1], lam=0.5), [3, 0])
     assert np.array_equal(ahead(vectors[0], np.zeros(0, np.float32), 0.5), [1, 2])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,7 +46,7 @@ def test_weights_are_shares(rows: list[tuple[int, float]], x: float, y: float) -
         ({"normalise_discrepancy": False}, 1.0),
     ],
 )
-def test_a_round_by_hand(params: dict, expected: float) -> None:
+def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
     """Equal samples, updates 1 and 3, discrepancies 0 and 4.
 
     Divided by their sum they are 0 and 1: weights 0.6 and 0.1, that is 6/7 and 1/7: 9/7.

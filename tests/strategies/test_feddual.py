@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_the_barycentre_keeps_the_sum_and_does_not_shrink(
 
 @given(updates(), st.randoms(use_true_random=False))
 def test_order_of_clients_and_of_entries_does_not_matter(
-    case: tuple[np.ndarray, np.ndarray], random
+    case: tuple[np.ndarray, np.ndarray], random: Random
 ) -> None:
     """Whole numbers and equal weights, so that every sum is exact in any order."""
     rows = np.round(case[0] / (float(np.abs(case[0]).max()) or 1.0) * 8).astype(np.float32)

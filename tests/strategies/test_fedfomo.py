@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ def draw(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def server(count: int = 5, seed: int = 0, **params: float) -> FedFomo:
+def server(count: int = 5, seed: int = 0, **params: Any) -> FedFomo:
     sizes = dict.fromkeys(range(count), 1)
     info = RunInfo(num_clients=count, client_sizes=sizes, seed=seed)
     strategy = FedFomo(info, FedFomoParams(**params))
@@ -32,7 +34,7 @@ def received(clients: list[int], updates: np.ndarray, gains: np.ndarray) -> Roun
         clients=clients,
         arrays={
             "update": updates.astype(np.float32),
-            "statistics": updates[:, :1].astype(np.float32) / 2,
+            "statistics": updates[:, :1].astype(np.float32) / np.float32(2),
             "gains": gains.astype(np.float32),
         },
         buffers=np.zeros((count, 0), np.float32),

@@ -132,6 +132,7 @@ def test_the_gradient_agrees_with_autograd() -> None:
     descend(layers, hidden, slope, 1.0)
     assert loss == pytest.approx(expected.item())
     for part, old, new in zip(parts, before, layers, strict=True):
+        assert part.grad is not None
         np.testing.assert_allclose(old - new, part.grad.numpy(), atol=1e-12)
 
 
@@ -165,11 +166,11 @@ def test_prototypes_move_to_their_classes() -> None:
     points = np.array([[4.0, 0.0], [0.0, 4.0], [-4.0, -4.0]])
     this_round = send([points, points + 0.1], [[1, 1, 1], [1, 1, 1]])
     strategy.aggregate(this_round)
-    first = strategy.broadcast()["prototypes"]
+    first = strategy.broadcast()["prototypes"].astype(np.float64)
     assert distances(points, first).argmin(axis=1).tolist() == [0, 1, 2]
     assert not np.array_equal(strategy.network, before)
     strategy.aggregate(send([points, points + 0.1], [[1, 1, 1], [1, 1, 1]], 2))
-    second = strategy.broadcast()["prototypes"]
+    second = strategy.broadcast()["prototypes"].astype(np.float64)
     near, nearer = (np.diag(distances(points, made)).sum() for made in (first, second))
     assert nearer < near
 
@@ -211,7 +212,9 @@ def test_what_is_trained_survives_a_checkpoint_to_the_bit(tmp_path: Path) -> Non
     cut_short.aggregate(rounds[0])
     empty = np.zeros(0, np.float32)
     save_checkpoint(tmp_path, Checkpoint(1, empty, empty, cut_short.state()))
-    resumed.load_state(load_checkpoint(tmp_path).strategy)
+    saved = load_checkpoint(tmp_path)
+    assert saved is not None
+    resumed.load_state(saved.strategy)
     resumed.aggregate(rounds[1])
     assert resumed.network.tobytes() == whole.network.tobytes()
     assert resumed.network.tobytes() != cut_short.network.tobytes()

@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
 from clients.fedavg import FedAvgClient
+from fedsuite.core.vector import Doubles, Matrix
 from fedsuite.engines.inline import InlineGrid
 from strategies.foolsgold import FoolsGold, agreement_weights, distinct_weights, pairwise_cosines
 
+Weigh = Callable[[Matrix], Doubles]
 SCALES = (0.0, 1e-18, 1.0, 1e18)
 
 
 @st.composite
-def matrices(draw: st.DrawFn) -> np.ndarray:
+def matrices(draw: st.DrawFn) -> Matrix:
     """Rows of one to five clients, each with a magnitude of its own."""
     count, size = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     numbers = st.lists(st.floats(-1, 1, width=32), min_size=size, max_size=size)
@@ -32,7 +34,7 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
     return np.stack(rows)
 
 
-def original(rows: np.ndarray) -> np.ndarray:
+def original(rows: Matrix) -> Doubles:
     return distinct_weights(pairwise_cosines(rows))
 
 
@@ -51,7 +53,7 @@ def test_who_goes_against_the_mean_has_no_say() -> None:
 def test_pairwise_cosines_by_hand() -> None:
     """(1,0), (3,4), (0,0): 3/5 between the first two, 0 with a vector of no length."""
     rows = np.array([[1, 0], [3, 4], [0, 0]], np.float32)
-    expected = [[1, 0.6, 0], [0.6, 1, 0], [0, 0, 0]]
+    expected: list[list[float]] = [[1, 0.6, 0], [0.6, 1, 0], [0, 0, 0]]
     np.testing.assert_allclose(pairwise_cosines(rows), expected, rtol=1e-12)
 
 
@@ -103,7 +105,7 @@ EDGES = {
 
 @pytest.mark.parametrize("weigh", [agreement_weights, original])
 @pytest.mark.parametrize("name", EDGES)
-def test_where_nobody_stands_out_all_weigh_the_same(weigh: Callable, name: str) -> None:
+def test_where_nobody_stands_out_all_weigh_the_same(weigh: Weigh, name: str) -> None:
     rows = np.array(EDGES[name], np.float32)
     with np.errstate(all="raise"):
         np.testing.assert_allclose(weigh(rows), np.full(len(rows), 1 / len(rows)), rtol=1e-6)
@@ -111,14 +113,14 @@ def test_where_nobody_stands_out_all_weigh_the_same(weigh: Callable, name: str) 
 
 @pytest.mark.parametrize("weigh", [agreement_weights, original])
 @given(rows=matrices())
-def test_weights_are_shares_at_any_magnitude(weigh: Callable, rows: np.ndarray) -> None:
+def test_weights_are_shares_at_any_magnitude(weigh: Weigh, rows: Matrix) -> None:
     weights = weigh(rows)
     assert (weights >= 0).all() and weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("weigh", [agreement_weights, original])
 @given(rows=matrices())
-def test_permuting_clients_permutes_weights(weigh: Callable, rows: np.ndarray) -> None:
+def test_permuting_clients_permutes_weights(weigh: Weigh, rows: Matrix) -> None:
     np.testing.assert_allclose(weigh(rows[::-1].copy())[::-1], weigh(rows), rtol=1e-4, atol=1e-6)
 
 

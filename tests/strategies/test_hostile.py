@@ -20,7 +20,7 @@ from strategies.fedavg import FedAvg
 from strategies.fedbac import FedBac
 
 
-def honest(vector: Array | None = None, **metrics: Any) -> RecordDict:
+def honest(vector: Array | None = None, /, **metrics: Any) -> RecordDict:
     """Client 1's reply as it should be, but for what is given."""
     update = vector or pack(np.zeros(2, np.float32))
     numbers = {"num-examples": 1} | {k.replace("_", "-"): v for k, v in metrics.items()}

@@ -17,7 +17,7 @@ from strategies.stem import Stem, extra_step
 def test_one_more_step_by_hand() -> None:
     """(1, 2) - 0.5 (4, -4) = (-1, 4)."""
     vectors = np.array([[1, 2], [4, -4]], np.float32)
-    assert np.array_equal(extra_step(*vectors, lr=0.5), [-1, 4])
+    assert np.array_equal(extra_step(vectors[0], vectors[1], lr=0.5), [-1, 4])
 
 
 def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -74,7 +76,7 @@ def test_coefficients_are_bounded_and_do_not_depend_on_scale(
 
 
 @given(MATRICES, st.randoms(use_true_random=False))
-def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw) -> None:
+def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw: Random) -> None:
     order = list(range(len(rows)))
     draw.shuffle(order)
     np.testing.assert_allclose(

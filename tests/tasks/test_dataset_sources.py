@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,7 +164,7 @@ def test_context_of_another_length(tmp_path: Path) -> None:
 
 
 def test_too_few_rows_to_hold_any_out(tmp_path: Path) -> None:
-    columns = {"image": [grey(0)], "character": [0], "writer_id": ["w"]}
+    columns: dict[str, list[Any]] = {"image": [grey(0)], "character": [0], "writer_id": ["w"]}
     write_split(tmp_path / "femnist", "train", columns)
     with pytest.raises(UserError, match=r"too few rows: 1 to train on, 0 to test on"):
         load_dataset("femnist", str(tmp_path), tmp_path / "cache")

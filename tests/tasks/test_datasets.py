@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_several_shards_are_read_in_order(tmp_path: Path, cache: Path) -> None:
     folder = tmp_path / "mnist"
     write_split(folder, "test", {"image": [grey(0)], "label": [0]})
     for shard, labels in enumerate([[1, 2], [3]]):
-        columns = {"image": [grey(10 * v) for v in labels], "label": labels}
+        columns: dict[str, list[Any]] = {"image": [grey(10 * v) for v in labels], "label": labels}
         write_split(folder, f"train-{shard}", columns)
     assert load_dataset("mnist", str(tmp_path), cache).y.tolist() == [1, 2, 3, 0]
 
@@ -206,7 +207,7 @@ def test_characters_are_numbered_from_train(tmp_path: Path, cache: Path) -> None
 
 
 def test_class_names_are_those_of_the_data(tmp_path: Path, cache: Path) -> None:
-    columns = {"image": [grey(1), grey(2)], "label": [1, 0]}
+    columns: dict[str, list[Any]] = {"image": [grey(1), grey(2)], "label": [1, 0]}
     for split in ("train", "test"):
         write_split(tmp_path / "mnist", split, columns, "label", ["zero", "one"])
     data = load_dataset("mnist", str(tmp_path), cache)
@@ -214,7 +215,11 @@ def test_class_names_are_those_of_the_data(tmp_path: Path, cache: Path) -> None:
 
 
 def test_labels_that_are_words_are_sorted(tmp_path: Path, cache: Path) -> None:
-    columns = {"image": [grey(1), grey(2)], "character": ["b", "B"], "writer_id": ["w", "v"]}
+    columns: dict[str, list[Any]] = {
+        "image": [grey(1), grey(2)],
+        "character": ["b", "B"],
+        "writer_id": ["w", "v"],
+    }
     for split in ("train", "test"):
         write_split(tmp_path / "femnist", split, columns)
     data = load_dataset("femnist", str(tmp_path), cache)
@@ -235,7 +240,7 @@ def test_a_mirror_without_the_test_files_it_should_have_is_refused(
 
 def test_a_tenth_is_held_out_once_and_for_all(tmp_path: Path) -> None:
     values = list(range(0, 250, 5))
-    columns = {
+    columns: dict[str, list[Any]] = {
         "image": [grey(v) for v in values],
         "character": [i % 62 for i in range(50)],
         "writer_id": [f"w{i % 4}" for i in range(50)],

@@ -315,6 +315,8 @@ def test_features_are_what_the_last_layer_reads(name: str, shape: DataShape) -> 
     x = batch(shape)
     logits, features = with_features(model, x)
     assert torch.equal(logits, model(x))
-    assert features.shape == (3, model.fc.in_features)
-    torch.testing.assert_close(F.linear(features, model.fc.weight, model.fc.bias), logits)
-    assert not model.fc._forward_pre_hooks
+    last = model.get_submodule("fc")
+    assert isinstance(last, nn.Linear)
+    assert features.shape == (3, last.in_features)
+    torch.testing.assert_close(F.linear(features, last.weight, last.bias), logits)
+    assert not last._forward_pre_hooks

@@ -1,8 +1,12 @@
 """Partitions: properties that hold for any data, and small cases worked by hand."""
 
+from __future__ import annotations
+
 import hashlib
 import random
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +24,7 @@ SCHEMES = ["iid", "dirichlet", "shards", "pathological", "groups", "natural", "s
 
 
 @st.composite
-def problems(draw):
+def problems(draw: st.DrawFn) -> dict[str, Any]:
     """Small data sets, some of which cannot be divided."""
     rows = draw(st.integers(1, 60))
     classes = draw(st.integers(1, 7))
@@ -40,7 +44,7 @@ def problems(draw):
     }
 
 
-def promised(scheme, problem):
+def promised(scheme: str, problem: dict[str, Any]) -> bool:
     """Whether every row must be somebody's."""
     clients, options = problem["num_clients"], problem["options"]
     classes = len(np.unique(problem["labels"]))
@@ -60,7 +64,7 @@ def promised(scheme, problem):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=25, deadline=None)
 @given(problem=problems())
-def test_parts_are_disjoint_complete_and_never_empty(scheme, problem):
+def test_parts_are_disjoint_complete_and_never_empty(scheme: str, problem: dict[str, Any]) -> None:
     try:
         parts = partition(scheme, **problem)
     except UserError as error:
@@ -83,7 +87,7 @@ def test_parts_are_disjoint_complete_and_never_empty(scheme, problem):
 
 @settings(max_examples=25, deadline=None)
 @given(problem=problems())
-def test_dirichlet_gives_everybody_enough_to_hold_one_out(problem):
+def test_dirichlet_gives_everybody_enough_to_hold_one_out(problem: dict[str, Any]) -> None:
     try:
         parts = partition("dirichlet", **problem)
     except UserError:
@@ -93,7 +97,7 @@ def test_dirichlet_gives_everybody_enough_to_hold_one_out(problem):
 
 @settings(max_examples=25, deadline=None)
 @given(problem=problems(), scheme=st.sampled_from(["pathological", "groups"]))
-def test_all_rows_of_a_held_class_are_used(problem, scheme):
+def test_all_rows_of_a_held_class_are_used(problem: dict[str, Any], scheme: str) -> None:
     try:
         parts = partition(scheme, **problem)
     except UserError:
@@ -105,36 +109,38 @@ def test_all_rows_of_a_held_class_are_used(problem, scheme):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_another_seed_is_another_split(scheme):
+def test_another_seed_is_another_split(scheme: str) -> None:
     owners = np.arange(600) % 30
     splits = {fingerprint(divide(scheme, TEN_CLASSES, 12, seed, owners)) for seed in range(5)}
     assert len(splits) == 5
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_global_generators_are_neither_used_nor_moved(scheme):
+def test_global_generators_are_neither_used_nor_moved(scheme: str) -> None:
     owners = np.arange(600) % 30
     np.random.seed(1)
     random.seed(1)
     first = divide(scheme, TEN_CLASSES, 12, 3, owners)
-    numpy_state, python_state = np.random.get_state(), random.getstate()
+    _, numpy_keys, numpy_position, *_ = np.random.get_state(legacy=True)
+    python_state = random.getstate()
     np.random.seed(1)
     random.seed(1)
     assert random.getstate() == python_state
-    assert np.array_equal(np.random.get_state()[1], numpy_state[1])
-    assert np.random.get_state()[2] == numpy_state[2]
+    _, keys, position, *_ = np.random.get_state(legacy=True)
+    assert np.array_equal(keys, numpy_keys)
+    assert position == numpy_position
     np.random.seed(2)
     random.seed(2)
     assert fingerprint(divide(scheme, TEN_CLASSES, 12, 3, owners)) == fingerprint(first)
 
 
-def test_label_counts_by_hand():
+def test_label_counts_by_hand() -> None:
     counts = label_counts([np.array([0, 2]), np.array([1])], np.array([1, 0, 1]), 3)
     assert counts.tolist() == [[0, 2, 0], [1, 0, 0]]
     assert counts.dtype == np.int64
 
 
-def test_fingerprint_names_the_split():
+def test_fingerprint_names_the_split() -> None:
     parts = [np.array([0, 1]), np.array([2])]
     words = b"2:2:" + bytes(8) + bytes([1, *[0] * 7]) + b":1:" + bytes([2, *[0] * 7])
     assert fingerprint(parts) == hashlib.sha256(words).hexdigest()[:16]
@@ -142,7 +148,7 @@ def test_fingerprint_names_the_split():
     assert fingerprint([np.array([0]), np.array([1, 2])]) != fingerprint(parts)
 
 
-def test_every_scheme_has_a_summary():
+def test_every_scheme_has_a_summary() -> None:
     assert list(PARTITIONS) == SCHEMES
     assert all(entry.summary and "\n" not in entry.summary for entry in PARTITIONS.values())
     assert all(callable(getattr(schemes, name)) for name in PARTITIONS)
@@ -182,7 +188,13 @@ def test_every_scheme_has_a_summary():
         ("groups", [0] + [1] * 9, 4, {}, ["'groups' left client", "4 clients, 10 samples"]),
     ],
 )
-def test_errors_say_what_to_do(scheme, labels, clients, options, words):
+def test_errors_say_what_to_do(
+    scheme: str,
+    labels: Sequence[int] | np.ndarray,
+    clients: int,
+    options: dict[str, Any],
+    words: list[str],
+) -> None:
     with pytest.raises(UserError) as caught:
         divide(scheme, labels, clients, **options)
     assert str(caught.value).endswith(".")
@@ -190,19 +202,19 @@ def test_errors_say_what_to_do(scheme, labels, clients, options, words):
         assert word in str(caught.value)
 
 
-def test_more_clients_than_owners():
+def test_more_clients_than_owners() -> None:
     with pytest.raises(UserError, match=r"'4' for num-clients: .* 3 owners. Use at most 3"):
         divide("natural", [0] * 6, 4, owners=np.array([5, 9, 5, 7, 9, 9]))
 
 
 @pytest.mark.parametrize("scheme", ["pathological", "groups"])
-def test_schemes_that_assign_classes_name_those_without_rows(scheme):
+def test_schemes_that_assign_classes_name_those_without_rows(scheme: str) -> None:
     with pytest.raises(UserError, match=r"no samples of class 2, 5 \(of 6\)"):
         divide(scheme, [0, 1, 3, 4] * 20, 5, num_classes=6)
 
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "shards", "sizes"])
-def test_other_schemes_go_on_without_a_class(scheme):
+def test_other_schemes_go_on_without_a_class(scheme: str) -> None:
     assert len(divide(scheme, [0, 1, 3, 4] * 20, 5, num_classes=6)) == 5
 
 
@@ -218,12 +230,12 @@ def test_other_schemes_go_on_without_a_class(scheme):
         ("size_ratio", float("inf")),
     ],
 )
-def test_impossible_options_are_refused(option, value):
+def test_impossible_options_are_refused(option: str, value: Any) -> None:
     with pytest.raises(UserError, match=option.replace("_", "-")):
         PartitionOptions(**{option: value})
 
 
-def test_data_that_does_not_fit_together_is_refused():
+def test_data_that_does_not_fit_together_is_refused() -> None:
     with pytest.raises(ValueError, match="2 owners for 3 labels"):
         divide("natural", [0, 1, 2], 1, owners=np.array([0, 1]))
     with pytest.raises(ValueError, match="outside 2 classes"):
@@ -240,14 +252,16 @@ def test_data_that_does_not_fit_together_is_refused():
         ([[0, 1], [1], [2]], "gave the same sample to two clients"),
     ],
 )
-def test_a_bad_split_is_never_returned(monkeypatch, parts, words):
+def test_a_bad_split_is_never_returned(
+    monkeypatch: pytest.MonkeyPatch, parts: list[list[int]], words: str
+) -> None:
     bad = [np.array(part, dtype=np.int64) for part in parts]
     monkeypatch.setattr(schemes, "dirichlet", lambda request: bad)
     with pytest.raises(UserError, match=words):
         divide("dirichlet", [0, 1, 2], 3)
 
 
-def test_repeated_draws_warn_nobody():
+def test_repeated_draws_warn_nobody() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserError):

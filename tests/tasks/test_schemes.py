@@ -1,6 +1,10 @@
 """Every scheme in small cases worked by hand, and against Flower's partitioners."""
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +15,7 @@ from tasks.partitions import group_of
 from tasks.split import label_counts
 
 
-def flower_partitioners():
+def flower_partitioners() -> dict[str, Callable[[], Any]]:
     from flwr_datasets import partitioner as flower
 
     return {
@@ -31,7 +35,7 @@ def flower_partitioners():
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["iid", "dirichlet", "pathological", "sizes", "shards"])
-def test_label_column_answers_as_a_plain_dataset_does(name):
+def test_label_column_answers_as_a_plain_dataset_does(name: str) -> None:
     from datasets import Dataset
 
     labels = np.random.default_rng(0).integers(0, 10, 300)
@@ -44,11 +48,11 @@ def test_label_column_answers_as_a_plain_dataset_does(name):
     assert [part.tolist() for part in got] == wanted
 
 
-def test_iid_sizes_differ_by_one_at_most():
+def test_iid_sizes_differ_by_one_at_most() -> None:
     assert sorted(len(part) for part in divide("iid", np.zeros(23, int), 5)) == [4, 4, 5, 5, 5]
 
 
-def test_large_alpha_is_even_and_small_alpha_is_not():
+def test_large_alpha_is_even_and_small_alpha_is_not() -> None:
     labels = np.repeat(np.arange(10), 600)
     even = label_counts(divide("dirichlet", labels, 10, dirichlet_alpha=1000.0), labels, 10)
     skewed = label_counts(divide("dirichlet", labels, 10, dirichlet_alpha=0.1), labels, 10)
@@ -57,7 +61,7 @@ def test_large_alpha_is_even_and_small_alpha_is_not():
     assert skewed.min() == 0 and skewed.max() >= 300
 
 
-def test_shards_of_twelve_labels():
+def test_shards_of_twelve_labels() -> None:
     # Sorted 000011112222 in 6 shards of 2: 00 00 11 11 22 22; each of 3 clients gets two.
     labels = np.array([2, 0, 1, 0, 1, 2, 2, 1, 0, 0, 1, 2])
     for seed in range(5):
@@ -67,13 +71,13 @@ def test_shards_of_twelve_labels():
         assert (counts % 2 == 0).all()
 
 
-def test_shards_lose_no_remainder():
+def test_shards_lose_no_remainder() -> None:
     # 17 = 3+3+3+2+2+2+2 in 7 shards of one client each.
     parts = divide("shards", np.arange(17) % 4, 7, shards_per_client=1)
     assert sorted(len(part) for part in parts) == [2, 2, 2, 2, 3, 3, 3]
 
 
-def test_fedbac_leaves_most_of_300_shards_unused():
+def test_fedbac_leaves_most_of_300_shards_unused() -> None:
     labels = np.repeat(np.arange(10), 300)
     counts = label_counts(divide("shards", labels, 20, num_shards=300), labels, 10)
     assert counts.sum(axis=1).tolist() == [20] * 20
@@ -81,7 +85,7 @@ def test_fedbac_leaves_most_of_300_shards_unused():
     assert np.count_nonzero(counts, axis=1).max() <= 2
 
 
-def test_pathological_holds_every_class_with_many_clients():
+def test_pathological_holds_every_class_with_many_clients() -> None:
     parts = divide("pathological", TEN_CLASSES, 20)
     counts = label_counts(parts, TEN_CLASSES, 10)
     assert (np.count_nonzero(counts, axis=1) == 2).all()
@@ -90,7 +94,7 @@ def test_pathological_holds_every_class_with_many_clients():
 
 
 @pytest.mark.parametrize(("clients", "held"), [(5, 10), (3, 6), (9, 10)])
-def test_pathological_holds_all_it_can_with_few_clients(clients, held):
+def test_pathological_holds_all_it_can_with_few_clients(clients: int, held: int) -> None:
     counts = label_counts(divide("pathological", TEN_CLASSES, clients), TEN_CLASSES, 10)
     assert (np.count_nonzero(counts, axis=1) == 2).all()
     holders = np.count_nonzero(counts, axis=0)
@@ -99,7 +103,7 @@ def test_pathological_holds_all_it_can_with_few_clients(clients, held):
     assert counts.sum() == 60 * held
 
 
-def test_groups_take_turns():
+def test_groups_take_turns() -> None:
     assert "".join(group_of(client, 7) for client in range(7)) == "ABCABCA"
     assert Counter(group_of(c, 20) for c in range(20)) == {"A": 7, "B": 7, "C": 6}
     with pytest.raises(ValueError, match="no client 7 among 7"):
@@ -109,14 +113,14 @@ def test_groups_take_turns():
 @pytest.mark.parametrize(
     ("classes", "held"), [(10, [1, 2, 5]), (62, [6, 12, 31]), (5, [1, 1, 3]), (2, [1, 1, 1])]
 )
-def test_groups_see_10_20_and_50_percent_of_the_labels(classes, held):
+def test_groups_see_10_20_and_50_percent_of_the_labels(classes: int, held: list[int]) -> None:
     labels = np.tile(np.arange(classes), 40)
     counts = label_counts(divide("groups", labels, 20), labels, classes)
     assert np.count_nonzero(counts, axis=1).tolist() == (held * 7)[:20]
     assert counts.sum() == len(labels)
 
 
-def test_groups_divide_a_class_equally_among_its_holders():
+def test_groups_divide_a_class_equally_among_its_holders() -> None:
     # 7 x 1 + 7 x 2 + 6 x 5 = 51 places for 10 classes: one class has 6 holders, nine have 5.
     # 30 rows of a class are then 6 pieces of 5 or 5 pieces of 6.
     labels = np.tile(np.arange(10), 30)
@@ -125,7 +129,7 @@ def test_groups_divide_a_class_equally_among_its_holders():
     assert Counter(counts[counts > 0].tolist()) == {5: 6, 6: 45}
 
 
-def test_natural_follows_the_owners():
+def test_natural_follows_the_owners() -> None:
     owners = np.array([5, 9, 5, 7, 9, 9])
     parts = divide("natural", np.zeros(6, int), 3, owners=owners)
     assert [part.tolist() for part in parts] == [[0, 2], [3], [1, 4, 5]]
@@ -134,7 +138,7 @@ def test_natural_follows_the_owners():
     assert [part.tolist() for part in parts] == [[0, 2], [3], [1, 4, 5]]
 
 
-def test_natural_draws_some_owners_in_owner_order():
+def test_natural_draws_some_owners_in_owner_order() -> None:
     owners = np.repeat(np.arange(40), 3)
     drawn = [int(part[0]) // 3 for part in divide("natural", owners, 10, owners=owners)]
     assert drawn == sorted(drawn) and len(set(drawn)) == 10
@@ -152,6 +156,6 @@ def test_natural_draws_some_owners_in_owner_order():
         (4, 4, 10.0, [1, 1, 1, 1]),
     ],
 )
-def test_sizes_grow_geometrically(rows, clients, ratio, sizes):
+def test_sizes_grow_geometrically(rows: int, clients: int, ratio: float, sizes: list[int]) -> None:
     parts = divide("sizes", np.zeros(rows, int), clients, size_ratio=ratio)
     assert [len(part) for part in parts] == sizes

@@ -225,10 +225,13 @@ def test_several_values_reach_the_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
+
+    def run_suite(*_: object, only: list[str], **__: object) -> int:
+        seen.append(only)
+        return 0
+
     monkeypatch.setattr("fedsuite.suites.definition.read_suite", lambda *_: None)
-    monkeypatch.setattr(
-        "fedsuite.suites.runner.run_suite", lambda *_, only, **__: seen.append(only) or 0
-    )
+    monkeypatch.setattr("fedsuite.suites.runner.run_suite", run_suite)
     for words in (["--only", "algo=a", "seed=1"], ["--only", "algo=a", "--only", "seed=1"]):
         say(capsys, "suite", "x.toml", *words, "--jobs", "1")
     assert seen == [["algo=a", "seed=1"]] * 2

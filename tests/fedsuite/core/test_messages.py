@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_results_and_errors_travel_side_by_side() -> None:
 class Bomb:
     """Would run code if anybody unpickled it."""
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (pytest.fail, ("something received was unpickled",))
 
 
@@ -112,7 +113,7 @@ def test_an_object_array_is_not_unpickled() -> None:
         ({f"m{i}": 1.0 for i in range(MAX_METRICS + 1)}, "metrics"),
     ],
 )
-def test_hostile_metrics_become_the_clients_error(metrics: dict, word: str) -> None:
+def test_hostile_metrics_become_the_clients_error(metrics: dict[str, Any], word: str) -> None:
     content = RecordDict({"metrics.0": MetricRecord(metrics)})
     assert word in read_result(content, 0).error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_typed_values_are_taken_as_they_are() -> None:
         ({"on": "maybe"}, ["invalid value 'maybe' for x.on", "true or false"]),
     ],
 )
-def test_a_wrong_value_names_key_value_and_remedy(values: dict, words: list[str]) -> None:
+def test_a_wrong_value_names_key_value_and_remedy(values: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         build(Sample, values, "x.")
     for word in words:

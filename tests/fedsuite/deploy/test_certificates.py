@@ -8,6 +8,7 @@ import ssl
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from cryptography import x509
@@ -18,6 +19,8 @@ from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
 from fedsuite.deploy.certificates import Certificates, make_certificates
 from fedsuite.deploy.keys import make_key, public_half
+
+Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def read(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def extension(path: Path, kind: type) -> x509.ExtensionType:
+def extension(path: Path, kind: type[Extension]) -> Extension:
     return read(path).extensions.get_extension_for_class(kind).value
 
 

@@ -60,10 +60,12 @@ def test_killed_three_times_and_resumed_gives_the_same_bits(
     for earliest in (1, 3, 5):
         command = ["resume", "cut"] if (history.parent / "config.json").exists() else first
         wanted = earliest + draw.randint(0, 2)
+
+        def far_enough(wanted: int = wanted) -> bool:
+            return processes.lines_in(history) > wanted
+
         process = processes.start(command, tmp_path)
-        kills += processes.kill_when(
-            process, lambda wanted=wanted: processes.lines_in(history) > wanted, draw.random() / 5
-        )
+        kills += processes.kill_when(process, far_enough, draw.random() / 5)
     status, out = processes.finish(["resume", "cut"], tmp_path)
     assert status == 0, out
     assert kills >= 2

@@ -28,7 +28,7 @@ Start = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "neither": ({}, "does not name this node's data"),
     "both": ({"data_path": ".", "partition_id": 0}, "contradict each other"),
     "half": ({"partition_id": 0}, "does not name this node's data"),
@@ -144,7 +144,7 @@ def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
 ) -> None:
     paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
     odd = visits_csv(tmp_path / "odd.csv", 2, pulse=["high"] * 60)
-    place = {"state_dir": str(tmp_path / "s")}
+    place: dict[str, Any] = {"state_dir": str(tmp_path / "s")}
 
     def before(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_folders import write_run, write_suite
@@ -52,8 +53,9 @@ def test_every_state_has_its_name(tmp_path: Path) -> None:
 
 
 def test_methods_go_down_and_settings_across(tmp_path: Path) -> None:
-    write_run(tmp_path, "a", "fedprox", [0.1, 0.5], seed=1, **{"fedprox.zeta": 0.1})
-    write_run(tmp_path, "b", "fedprox", [0.1, 0.5], seed=2, **{"fedprox.zeta": 0.5})
+    for name, seed, zeta in (("a", 1, 0.1), ("b", 2, 0.5)):
+        settings: dict[str, Any] = {"seed": seed, "fedprox.zeta": zeta}
+        write_run(tmp_path, name, "fedprox", [0.1, 0.5], **settings)
     write_run(tmp_path, "c", "fedavg", [0.1, 0.5], seed=1, lr=0.05)
     collection = open_collection(str(tmp_path))
     assert collection.row_names() == ["fedprox (zeta=0.1)", "fedprox (zeta=0.5)", "fedavg"]

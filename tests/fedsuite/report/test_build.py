@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_folders import write_run
@@ -74,7 +75,7 @@ def test_coefficients_of_groups_by_hand(tmp_path: Path) -> None:
     """
     entries = []
     for seed in (1, 2):
-        options = {"seed": seed, "partition": "groups", "freeloaders": "1"}
+        options: dict[str, Any] = {"seed": seed, "partition": "groups", "freeloaders": "1"}
         folder = write_run(tmp_path / "mine", f"taco-s{seed}", "taco", [0.1, 0.4, 0.6], **options)
         rows = [json.loads(line) for line in (folder / "clients.jsonl").read_text().splitlines()]
         for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -146,8 +147,8 @@ def test_a_suite_keeps_its_labels_and_its_metric(tmp_path: Path) -> None:
             (folder / "summary.json").write_text(json.dumps(summary))
             labels = {"variant": name, "dataset": "MNIST", "seed": seed}
             entries.append({"name": run, "labels": labels, "key": run})
-    manifest = {"name": "mine", "metric": "smoothness", "better": "lower", "rows": "variant"}
-    manifest |= {"columns": ["dataset"], "runs": entries}
+    manifest: dict[str, Any] = {"name": "mine", "metric": "smoothness", "better": "lower"}
+    manifest |= {"rows": "variant", "columns": ["dataset"], "runs": entries}
     (tmp_path / "suite.json").write_text(json.dumps(manifest))
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(tmp_path)], "runs", console)

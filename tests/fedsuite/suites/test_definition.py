@@ -168,8 +168,10 @@ def test_a_key_depends_on_settings_but_not_on_place(write: Write) -> None:
     suite = read_suite(write())
     config = suite.resolve(suite.plans[0])
     key = run_key(config)
-    elsewhere = {"data_root": "/data", "results_dir": "/out", "run_name": "x", "resume": True}
-    assert run_key(dataclasses.replace(config, **elsewhere)) == key
+    elsewhere = dataclasses.replace(
+        config, data_root="/data", results_dir="/out", run_name="x", resume=True
+    )
+    assert run_key(elsewhere) == key
     assert run_key(dataclasses.replace(config, lr=0.2)) != key
     other = suite.resolve(suite.plans[0], {"fedprox.zeta": 0.7})
     assert run_key(other) == key, "another algorithm's key decides nothing"
@@ -188,7 +190,11 @@ def test_a_key_depends_on_the_code_of_its_own_algorithm(
 
 
 def test_names_can_be_read_and_end_in_the_key() -> None:
-    labels = {"algo": "taco (step units)", "data": "adult Dir(0.5)", "seed": 3}
+    labels: dict[str, str | int] = {
+        "algo": "taco (step units)",
+        "data": "adult Dir(0.5)",
+        "seed": 3,
+    }
     assert run_name(labels, "1a2b3c4d5e") == "taco-step-units-adult-dir-0.5-s3-1a2b3c4d"
 
 
