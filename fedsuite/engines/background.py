@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -13,10 +14,17 @@ from fedsuite.core.settings import UserError
 from fedsuite.engines.contract import Follow
 from fedsuite.records.folder import RunFolder, make_folder
 
+STOP_SECONDS = 15.0
+
 
 def run_in_background(config: RunConfig, run: Callable[[], object], follow: Follow) -> None:
-    """Run on a background thread, so that this one can show the progress."""
+    """Run on a background thread, so that this one can show the progress.
+
+    Ctrl-C interrupts the run, which records it: a process that exits while a thread is inside
+    PyTorch may abort.
+    """
     errors: list[BaseException] = []
+    has_ended = threading.Event()  # Ctrl-C during `join` makes Python believe the thread has ended
 
     def work() -> None:
         try:
@@ -24,17 +32,30 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
         except BaseException as error:
             errors.append(error)
             logging.getLogger("fedsuite").exception("the run ended")
+        finally:
+            has_ended.set()
 
     def is_running(seconds: float) -> bool:
-        thread.join(seconds)
-        return thread.is_alive()
+        return not has_ended.wait(seconds)
 
     thread = threading.Thread(target=work, daemon=True)
     with log_file(RunFolder.of(config).log_file):
         thread.start()
-        follow(is_running)
+        try:
+            follow(is_running)
+        except KeyboardInterrupt:
+            interrupt(thread)
+            has_ended.wait(STOP_SECONDS)
+            raise
     if errors and isinstance(errors[0], UserError):
         raise errors[0]
+
+
+def interrupt(thread: threading.Thread) -> None:
+    """Raise KeyboardInterrupt in another thread, as soon as it executes Python code."""
+    assert thread.ident is not None
+    identifier = ctypes.c_ulong(thread.ident)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(identifier, ctypes.py_object(KeyboardInterrupt))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.engines.ray import superlink
+from fedsuite.records.folder import RunFolder, RunState
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,6 +87,31 @@ def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path)
     status, out = processes.finish(["resume", "early"], tmp_path)
     assert status == 0, out
     assert read_document(config.parent / "summary.json")["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_an_inline_run_as_interrupted_and_it_can_be_resumed(
+    undisturbed: bytes, tmp_path: Path
+) -> None:
+    """The thread of the run ends before the process does, which would abort inside PyTorch."""
+    run = RunFolder(tmp_path / "runs" / "cut")
+    words = ["run", "fedavg", *SETTINGS, "--engine", "inline", "--name", "cut"]
+    process = processes.start(words, tmp_path)
+    try:
+        while process.poll() is None and processes.lines_in(run.history_file) < 4:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=60)[0].decode()
+    finally:
+        processes.kill_all(process)
+    assert process.returncode == 130, out
+    assert out.endswith("fedsuite: interrupted\n")
+    assert run.state is RunState.INTERRUPTED
+    assert run.reason == "interrupted; resume it with `fedsuite resume cut`"
+    assert not run.is_being_written
+    status, out = processes.finish(["resume", "cut"], tmp_path)
+    assert status == 0, out
+    assert model_of(tmp_path, "cut") == undisturbed
 
 
 @pytest.mark.ray

@@ -1,0 +1,51 @@
+"""What the server scores by itself: models on the test rows and on the probe set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedsuite.config import RunConfig
+from fedsuite.core import seeds
+from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.vector import Vector
+from tasks.evaluation import evaluate, mean_probabilities
+from tasks.task import Task
+
+
+class ServerEvaluation:
+    """Scores models, given as vectors, with the rows that the server has."""
+
+    def __init__(self, model: FlatModel, task: Task, config: RunConfig) -> None:
+        self._model, self._task = model, task
+        self._test_rows = _test_rows(config, task)
+
+    @property
+    def has_test_rows(self) -> bool:
+        """Whether there are test rows; with data of the nodes' own the server may have none."""
+        return len(self._test_rows) > 0
+
+    def score(self, weights: Vector, buffers: Vector) -> dict[str, float]:
+        """Return a model's accuracy and loss on the test rows."""
+        self._model.load(weights, buffers)
+        score = evaluate(self._model, self._task, self._test_rows)
+        return {"accuracy": score.accuracy, "loss": score.loss}
+
+    def accuracies(self, models: Mapping[str, Vector], buffers: Vector) -> dict[str, float]:
+        """Return the accuracy of each of some models on the test rows."""
+        return {name: self.score(w, buffers)["accuracy"] for name, w in models.items()}
+
+    def probe(self, weights: Vector, buffers: Vector) -> tuple[np.ndarray, float]:
+        """Return a model's mean class probabilities and accuracy on the probe set."""
+        self._model.load(weights, buffers)
+        return mean_probabilities(self._model, self._task, self._task.split.probe)
+
+
+def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
+    """Return the test split, or ``eval-rows`` of it."""
+    rows = task.split.test
+    if not config.eval_rows or config.eval_rows >= len(rows):
+        return rows
+    draw = seeds.generator(config.seed, "evaluation")
+    return np.sort(draw.choice(rows, config.eval_rows, replace=False))
