@@ -30,7 +30,7 @@ from fedsuite.records.folder import RunFolder, RunState, default_name
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
-from fedsuite.training.evaluation import ServerEvaluation
+from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import check_tracking, open_tracker
 from strategies.base import RoundRecord, RunInfo
 from tasks.models import build_model
