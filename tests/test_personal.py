@@ -15,6 +15,7 @@ from torch import nn
 from fedsuite import registry
 from fedsuite.client_app import worker_for
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.folder import RunFolder
@@ -63,7 +64,7 @@ def states(folder: Path) -> dict[str, dict[str, bytes]]:
     return {c: {k: v.tobytes() for k, v in s.items()} for c, s in newest(folder).items()}
 
 
-def global_model(folder: Path) -> np.ndarray:
+def global_model(folder: Path) -> Vector:
     saved = load_checkpoint(folder)
     assert saved is not None
     return saved.model

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedsuite.core.vector import Doubles, Vector
 from strategies.base import Round, RunInfo
 from strategies.feda4 import (
     FedA4,
@@ -63,7 +64,7 @@ def test_path_statistics_by_hand() -> None:
         elements=st.floats(0, 1).filter(lambda x: x == 0 or x > 1e-12),
     ).filter(lambda a: (a.sum(1) > 0).all())
 )
-def test_phi_and_weights_are_what_they_claim(raw: np.ndarray) -> None:
+def test_phi_and_weights_are_what_they_claim(raw: Doubles) -> None:
     phi = concentration(raw / raw.sum(1, keepdims=True))
     weights = anti_bias_weights(phi)
     assert ((phi >= 0) & (phi <= 1)).all()
@@ -74,7 +75,7 @@ def test_phi_and_weights_are_what_they_claim(raw: np.ndarray) -> None:
 PROBE = {1.0: (np.array([0.5, 0.5]), 0.5), 5.0: (np.array([1.0, 0.0]), 0.5)}
 
 
-def play(**params: object) -> tuple[np.ndarray, Round]:
+def play(**params: object) -> tuple[Vector, Round]:
     """Two clients from w = 0, E = 1: v = (1, 0), and v = (5, 0) whose predictions collapsed."""
     info = RunInfo(
         num_clients=2,

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from clients.fedacg import FedAcgClient
 from fedsuite.core.messages import read_instructions
+from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 from strategies.fedacg import FedAcg, FedAcgParams, ahead
 
@@ -78,7 +79,7 @@ class ListeningGrid(InlineGrid):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.models: dict[str, list[np.ndarray]] = {}
+        self.models: dict[str, list[Vector]] = {}
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

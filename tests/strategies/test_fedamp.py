@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsuite.core.vector import Matrix
 from strategies.base import Round, RunInfo
 from strategies.fedamp import FedAmp, FedAmpParams, attention, squared_distances
 
@@ -16,7 +17,7 @@ SCALES = (0.0, 1e-18, 1.0, 1e18)
 
 
 @st.composite
-def matrices(draw: st.DrawFn) -> np.ndarray:
+def matrices(draw: st.DrawFn) -> Matrix:
     """Rows of one to five clients, each with a magnitude of its own."""
     count, size = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     numbers = st.lists(st.floats(-1, 1, width=32), min_size=size, max_size=size)
@@ -78,7 +79,7 @@ def test_one_client_and_equal_ones() -> None:
 
 
 @given(matrices(), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_weights_are_shares_at_any_magnitude(rows: np.ndarray, sigma: float, alpha: float) -> None:
+def test_weights_are_shares_at_any_magnitude(rows: Matrix, sigma: float, alpha: float) -> None:
     weights = attention(squared_distances(rows), sigma, alpha)
     assert np.isfinite(weights).all() and (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)

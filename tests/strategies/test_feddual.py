@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.core.vector import last_layer, norms, sample_weights
+from fedsuite.core.vector import Doubles, Matrix, last_layer, norms, sample_weights
 from strategies.base import Round, RunInfo
 from strategies.feddual import FedDual, FedDualParams, barycentre
 
@@ -44,7 +44,7 @@ def test_entries_with_the_same_mean_move_the_same() -> None:
 
 
 @st.composite
-def updates(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+def updates(draw: st.DrawFn) -> tuple[Matrix, Doubles]:
     count, size = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     scale = draw(st.sampled_from((0.0, 1e-18, 1.0, 1e18)))
     numbers = st.lists(st.floats(-1, 1, width=32), min_size=size, max_size=size)
@@ -54,7 +54,7 @@ def updates(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 @given(updates())
 def test_the_barycentre_keeps_the_sum_and_does_not_shrink(
-    case: tuple[np.ndarray, np.ndarray],
+    case: tuple[Matrix, Doubles],
 ) -> None:
     """It lies between the mean (which shrinks) and the clients' mean square."""
     rows, weights = case
@@ -69,7 +69,7 @@ def test_the_barycentre_keeps_the_sum_and_does_not_shrink(
 
 @given(updates(), st.randoms(use_true_random=False))
 def test_order_of_clients_and_of_entries_does_not_matter(
-    case: tuple[np.ndarray, np.ndarray], random: Random
+    case: tuple[Matrix, Doubles], random: Random
 ) -> None:
     """Whole numbers and equal weights, so that every sum is exact in any order."""
     rows = np.round(case[0] / (float(np.abs(case[0]).max()) or 1.0) * 8).astype(np.float32)
@@ -82,7 +82,7 @@ def test_order_of_clients_and_of_entries_does_not_matter(
 
 @given(updates())
 def test_clients_of_one_mind_and_a_client_alone_are_averaged(
-    case: tuple[np.ndarray, np.ndarray],
+    case: tuple[Matrix, Doubles],
 ) -> None:
     rows, weights = case
     np.testing.assert_allclose(barycentre(rows[:1], np.ones(1)), rows[0], rtol=1e-6)

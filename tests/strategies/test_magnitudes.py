@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from clients.fedadw import discrepancy
 from clients.fedbac import consensus, cosine_gradient, reliability
-from fedsuite.core.vector import cosines, mean_row, norms, sample_weights, weighted_sum
+from fedsuite.core.vector import (
+    Doubles,
+    Matrix,
+    cosines,
+    mean_row,
+    norms,
+    sample_weights,
+    weighted_sum,
+)
 from strategies.feda4 import (
     align,
     anti_bias_weights,
@@ -29,7 +37,7 @@ SCALES = (0.0, 1e-18, 1e-9, 1.0, 1e9, 1e18)
 
 
 @st.composite
-def matrices(draw: st.DrawFn) -> np.ndarray:
+def matrices(draw: st.DrawFn) -> Matrix:
     """Rows of one to five clients, each with a magnitude of its own."""
     count, size = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     numbers = st.lists(st.floats(-1, 1, width=32), min_size=size, max_size=size)
@@ -40,19 +48,19 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
     return np.stack(rows)
 
 
-def unit(values: np.ndarray) -> np.ndarray:
+def unit(values: np.ndarray) -> Doubles:
     """Squeeze any numbers into [0, 1]."""
     largest = float(np.abs(values).max()) or 1.0
     return np.abs(values.astype(np.float64)) / largest
 
 
-def shares(rows: np.ndarray) -> np.ndarray:
+def shares(rows: Matrix) -> Doubles:
     """Make each row a distribution."""
     squeezed = unit(rows) + 1e-300
     return squeezed / squeezed.sum(axis=1, keepdims=True)
 
 
-OF_MATRIX: dict[str, Callable[[np.ndarray], object]] = {
+OF_MATRIX: dict[str, Callable[[Matrix], object]] = {
     "norms": norms,
     "mean_row": mean_row,
     "cosines": lambda m: cosines(m, m[0]),
@@ -82,7 +90,7 @@ OF_MATRIX: dict[str, Callable[[np.ndarray], object]] = {
 
 @pytest.mark.parametrize("name", OF_MATRIX)
 @given(matrix=matrices())
-def test_finite_in_finite_out(name: str, matrix: np.ndarray) -> None:
+def test_finite_in_finite_out(name: str, matrix: Matrix) -> None:
     assert np.isfinite(np.asarray(OF_MATRIX[name](matrix))).all()
 
 
@@ -91,7 +99,7 @@ WEIGHTS = ("anti_bias_weights", "consensus_weights", "discrepancy_weights", "sam
 
 @pytest.mark.parametrize("name", WEIGHTS)
 @given(matrix=matrices())
-def test_weights_are_shares_at_any_magnitude(name: str, matrix: np.ndarray) -> None:
+def test_weights_are_shares_at_any_magnitude(name: str, matrix: Matrix) -> None:
     weights = np.asarray(OF_MATRIX[name](matrix))
     assert (weights >= 0).all() and weights.sum() == pytest.approx(1.0)
 
@@ -101,6 +109,6 @@ BY_CLIENT = (*WEIGHTS, "norms", "correction_coefficients", "bias_penalty", "dire
 
 @pytest.mark.parametrize("name", BY_CLIENT)
 @given(matrix=matrices())
-def test_permuting_clients_permutes_results(name: str, matrix: np.ndarray) -> None:
+def test_permuting_clients_permutes_results(name: str, matrix: Matrix) -> None:
     forward, backward = (np.asarray(OF_MATRIX[name](m)) for m in (matrix, matrix[::-1].copy()))
     np.testing.assert_allclose(backward[::-1], forward, rtol=1e-6, atol=1e-9)

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from clients.base import Training
 from clients.scaffold import ScaffoldClient
 from fedsuite.core.files import read_lines
+from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 from strategies.scaffold import Scaffold, control_move
 from strategies.scaffold_tailored import ScaffoldTailored
@@ -158,7 +159,7 @@ def model(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def states(folder: Path) -> list[dict[str, np.ndarray]]:
+def states(folder: Path) -> list[dict[str, Vector]]:
     return [load_file(path) for path in sorted((folder / "clients").rglob("*.safetensors"))]
 
 
@@ -187,7 +188,7 @@ def test_the_mean_holds_with_few_participants_and_unequal_steps(experiment: Expe
     """Those who never took part count as zero."""
     settings = {"num_clients": 6, "fraction_train": 0.5, "num_rounds": 4, "partition": "sizes"}
     folder = experiment("scaffold", **settings)
-    newest: dict[str, np.ndarray] = {}
+    newest: dict[str, Vector] = {}
     for path in sorted((folder / "clients").rglob("*.safetensors")):
         newest[path.parent.name] = load_file(path)["control"]
     checkpoint = load_file(folder / "checkpoint" / "latest.safetensors")

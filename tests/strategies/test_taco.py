@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scripted import hosted
 
+from fedsuite.core.vector import Matrix
 from strategies.base import Round, RunInfo
 from strategies.taco import (
     Taco,
@@ -65,9 +66,7 @@ def test_output_by_hand() -> None:
 
 
 @given(MATRICES, st.sampled_from([1e-18, 1e-3, 7.0, 1e18]))
-def test_coefficients_are_bounded_and_do_not_depend_on_scale(
-    rows: np.ndarray, factor: float
-) -> None:
+def test_coefficients_are_bounded_and_do_not_depend_on_scale(rows: Matrix, factor: float) -> None:
     alpha = correction_coefficients(rows)
     assert np.isfinite(alpha).all() and (alpha >= 0).all() and (alpha <= 1).all()
     scaled = (rows.astype(np.float64) * factor).astype(np.float32)
@@ -76,7 +75,7 @@ def test_coefficients_are_bounded_and_do_not_depend_on_scale(
 
 
 @given(MATRICES, st.randoms(use_true_random=False))
-def test_permuting_clients_permutes_coefficients(rows: np.ndarray, draw: Random) -> None:
+def test_permuting_clients_permutes_coefficients(rows: Matrix, draw: Random) -> None:
     order = list(range(len(rows)))
     draw.shuffle(order)
     np.testing.assert_allclose(

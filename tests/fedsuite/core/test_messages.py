@@ -27,10 +27,11 @@ from fedsuite.core.messages import (
     write_results,
 )
 from fedsuite.core.settings import UserError
+from fedsuite.core.vector import Vector
 
 
 @given(hnp.arrays(np.float32, st.integers(0, 50), elements=st.floats(width=32)))
-def test_a_vector_survives_the_wire_bit_for_bit(vector: np.ndarray) -> None:
+def test_a_vector_survives_the_wire_bit_for_bit(vector: Vector) -> None:
     assert unpack(pack(vector)).tobytes() == vector.tobytes()
 
 
