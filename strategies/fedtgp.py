@@ -165,7 +165,10 @@ def generate(layers: Layers) -> tuple[Doubles, Doubles]:
 
 
 def descend(layers: Layers, hidden: Doubles, slope: Doubles, lr: float) -> None:
-    """Move the network by ``-lr`` times its gradient, given the one by the prototypes."""
+    """Move the network by ``-lr`` times its gradient, given the one by the prototypes.
+
+    Written out, since autograd takes ten times as long for networks and batches this small.
+    """
     vectors, first, _, second, _ = layers
     inner = (slope @ second.T) * (hidden > 0)
     gradients = inner @ first.T, vectors.T @ inner, inner.sum(0), hidden.T @ slope, slope.sum(0)

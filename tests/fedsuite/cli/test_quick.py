@@ -11,7 +11,7 @@ import pytest
 from run_folders import write_run
 
 ROOT = Path(__file__).parents[3]
-HEAVY = {"torch", "flwr", "pyarrow", "sklearn", "scipy", "matplotlib", "ray", "datasets"}
+HEAVY = {"torch", "flwr", "numpy", "pyarrow", "sklearn", "scipy", "matplotlib", "ray", "datasets"}
 CPU_SECONDS = 2.0  # about 0.3 where it is quiet; importing torch alone takes more
 SCRIPT = """
 import resource, sys
