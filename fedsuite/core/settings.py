@@ -52,12 +52,15 @@ def kebab(name: str) -> str:
     return name.rstrip("_").replace("_", "-")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Suggest the nearest of the known names, if any is near, and list them all."""
+def suggest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Suggest the nearest of the known names, if any is near, and list them all.
+
+    ``prefix`` is what users write before each of the names.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'? " if near else ""
-    return f"{hint}Choices: {', '.join(names)}."
+    hint = f"Did you mean '{prefix}{near[0]}'? " if near else ""
+    return f"{hint}Choices: {', '.join(f'{prefix}{name}' for name in names)}."
 
 
 def build(cls: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
@@ -73,7 +76,7 @@ def build(cls: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
     for key, value in values.items():
         field = fields.get(key) or aliases.get(key)
         if field is None:
-            raise UserError(f"Unknown key '{prefix}{key}'. {suggest(key, fields)}")
+            raise UserError(f"Unknown key '{prefix}{key}'. {suggest(key, fields, prefix)}")
         chosen = _check(prefix + key, value, types[field.name], field)
         if checked.get(field.name, chosen) != chosen:
             raise UserError(

@@ -36,7 +36,7 @@ def test_typed_values_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"cuont": 3}, ["Unknown key 'x.cuont'", "Did you mean 'count'?", "rate-of"]),
+        ({"cuont": 3}, ["Unknown key 'x.cuont'", "Did you mean 'x.count'?", "x.rate-of"]),
         ({"count": 0}, ["invalid value '0' for x.count", "at least 1", "at most 9"]),
         ({"count": 10}, ["invalid value '10' for x.count", "at most 9"]),
         ({"count": "2.5"}, ["invalid value '2.5' for x.count", "a whole number"]),
