@@ -49,7 +49,7 @@ class Runs:
         return " ".join([*words, "data-root=../shared/data"])
 
     def minutes(self) -> str:
-        """Say how long the block took."""
+        """Return how long the block took."""
         note = read_document(self.results / f"{self.block}.json")
         return f"{note['runs']} runs, {note['jobs']} at a time, {note['seconds'] / 60:.0f} min"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.job import open_job
+from fedsuite.core.processes import start, stop
 from fedsuite.engines.ray import CONNECTION, superlink
+from fedsuite.flower.commands import environment, executable
 
 SOURCE = Path(__file__).resolve().parent / "quickstart"
 WORKERS = 2
@@ -47,7 +47,13 @@ def run(job: Path, output: Path) -> int:
         app = write_app(home / "app", job, output)
         clients = len(open_job(job)[1].parts)
         with superlink(home):
-            return subprocess.call(submit_command(app, clients), env=environment(home))
+            flwr = start(
+                submit_command(app, clients), environment(home), output=sys.stdout.fileno()
+            )
+            try:
+                return flwr.wait()
+            finally:
+                stop(flwr)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -68,14 +74,8 @@ def submit_command(app: Path, clients: int) -> list[str]:
         f"num-supernodes={clients} client-resources-num-cpus=1 "
         f"client-resources-num-gpus=0.0 init-args-num-cpus={WORKERS}"
     )
-    flwr = str(Path(sys.executable).parent / "flwr")
-    return [flwr, "run", str(app), CONNECTION, "--federation-config", federation, "--stream"]
-
-
-def environment(home: Path) -> dict[str, str]:
-    """Return this environment with the run's own Flower home, and nothing that phones out."""
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    return os.environ | {"FLWR_HOME": str(home)} | quiet
+    words = ["run", str(app), CONNECTION, "--federation-config", federation, "--stream"]
+    return [*executable("flwr"), *words]
 
 
 if __name__ == "__main__":

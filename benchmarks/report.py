@@ -106,7 +106,7 @@ def ratios(trials: Mapping[str, Trial], variant: str, to: str) -> list[float]:
 
 
 def verdicts(report: WorkloadReport) -> list[str]:
-    """Say for each target whether it is met."""
+    """Return for each target whether it is met."""
     lines = []
     for other, target, exact in ((REFERENCE, report.target, True), (PLAIN_FLOWER, 1.0, False)):
         found = ratios(report.trials, OURS, other)
@@ -178,7 +178,7 @@ def breakdown(trial: Trial) -> list[float]:
 
 
 def evaluation_note(report: WorkloadReport) -> str:
-    """Say what the test evaluation alone costs the plain loops."""
+    """Return what the test evaluation alone costs the plain loops."""
     parts = []
     for variant in ("a", "b"):
         trial = report.trials.get(variant)
@@ -236,7 +236,10 @@ def markdown(
         sections += ["## Verdict", "\n".join(lines)]
     for report in timed:
         sections += [f"## {report.name}: {report.title}", report.data, rounds_table(report)]
-        sections += [*failures(report), f"### {report.name}: where a round of ours goes"]
+        sections += [
+            *failures(report),
+            f"### {report.name}: where fedsuite's rounds spend their time",
+        ]
         sections += [breakdown_table(report), BREAKDOWN_NOTE, evaluation_note(report)]
     for report in reports:
         if report.steps:

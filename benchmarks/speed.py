@@ -1,6 +1,6 @@
 """``make bench``: how fast the suite is, beside plain PyTorch and plain Flower, in one run.
 
-All variants of a workload are alive at the same time and take turns, a round each; rounds are
+All variants of a workload are alive at the same time and take turns, one round each; rounds are
 timed inside a variant, start-up, teardown and memory from outside. Needs about 10 GB of memory.
 """
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Go on the first signal; a second one must not interrupt the ending of what we started."""
+    """Exit on the first signal; a second one must not interrupt the ending of what we started."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + number)
 
@@ -68,10 +68,10 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
     reports = []
     for name in arguments.workloads:
         workload = WORKLOADS[name].quick if arguments.quick else WORKLOADS[name]
-        place = folder / name
-        place.mkdir()
-        reports.append(_measure_workload(workload, arguments, effort, place))
-        shutil.rmtree(place, ignore_errors=True)
+        own = folder / name
+        own.mkdir()
+        reports.append(_measure_workload(workload, arguments, effort, own))
+        shutil.rmtree(own, ignore_errors=True)
     notes += [f"load average after: {_load()}", _how(effort, arguments.quick)]
     return markdown(describe_machine(), notes, reports)
 
@@ -120,7 +120,7 @@ def _cache(folder: Path | None) -> Iterator[None]:
 
 
 def describe_machine() -> list[str]:
-    """Say where this was measured."""
+    """Return where this was measured."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "flwr", "ray", "numpy"))
     return [
         f"{_cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",

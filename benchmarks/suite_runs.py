@@ -28,9 +28,9 @@ class Training:
 def command(engine: str, settings: Mapping[str, str], folder: Path) -> list[str]:
     """Return the command a user would type, with the FedAvg that takes turns."""
     pairs = [f"{key}={value}" for key, value in settings.items()]
-    place = [f"results-dir={folder.parent}", "--name", folder.name]
+    where = [f"results-dir={folder.parent}", "--name", folder.name]
     nodes = ["--engine", engine, "--nodes", str(NODES[engine])]
-    return [sys.executable, "-m", "fedsuite.cli", "run", ALGORITHM, *pairs, *place, *nodes]
+    return [sys.executable, "-m", "fedsuite.cli", "run", ALGORITHM, *pairs, *where, *nodes]
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:

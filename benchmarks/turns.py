@@ -124,8 +124,8 @@ def take_turns(
         for variant in START:
             if variant in variants:
                 say(f"starting {LABELS[variant]}")
-                place = folder / variant
-                player = players[variant] = Player(variant, settings, job, place, variables)
+                own = folder / variant
+                player = players[variant] = Player(variant, settings, job, own, variables)
                 player.wait_ready()
         idle = _play_all(players, int(settings["num-rounds"]), say)
         return {key: players[key].trial() for key in LABELS if key in players}, idle

@@ -38,7 +38,7 @@ HEADER = (
 
 
 @dataclass(frozen=True)
-class Result:
+class FaultResult:
     """The result of a disturbed run."""
 
     title: str
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen, limit = arguments.faults or list(FAULTS), arguments.time_limit
     if unknown := sorted(set(chosen) - set(FAULTS)):
         parser.error(f"unknown faults {', '.join(unknown)}. Choices: {', '.join(FAULTS)}.")
-    results: list[Result] = []
+    results: list[FaultResult] = []
     for name in ["none", *(name for name in chosen if name != "none")]:
         usual = results[0].seconds / ROUNDS if results else 0.0
         slow_limit = limit or max(LEAST_TIME_LIMIT, 2 * usual)
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def inject(name: str, folder: Path, time_limit: float) -> Result:
+def inject(name: str, folder: Path, time_limit: float) -> FaultResult:
     """Run one experiment with one fault."""
     fault, started = FAULTS[name], time.monotonic()
     needs = {"without_target": fault.without_target, "own_network": fault.own_network}
@@ -92,7 +92,7 @@ def inject(name: str, folder: Path, time_limit: float) -> Result:
             if (row["phase"], row["client"], row["status"]) == ("train", TARGET, "ok")
         }
         notes = [row["note"] for row in run.rounds() if row.get("note")]
-    return Result(
+    return FaultResult(
         fault.title,
         int(summary.get("rounds", 0)),
         sorted(set(range(1, ROUNDS + 1)) - trained),
@@ -102,12 +102,12 @@ def inject(name: str, folder: Path, time_limit: float) -> Result:
     )
 
 
-def report(results: Sequence[Result]) -> str:
+def report(results: Sequence[FaultResult]) -> str:
     """Return the results as a Markdown table; the first one is the undisturbed run."""
     return table(HEADER, [_row(result, results[0].accuracy) for result in results])
 
 
-def _row(result: Result, usual: float | None) -> list[str]:
+def _row(result: FaultResult, usual: float | None) -> list[str]:
     accuracy = difference = "-"
     if result.accuracy is not None:
         accuracy = f"{100 * result.accuracy:.1f}"

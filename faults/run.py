@@ -25,6 +25,7 @@ from fedsuite.deploy.federation import (
 )
 from fedsuite.deploy.keys import make_key, public_half, register
 from fedsuite.flower.commands import environment, executable
+from fedsuite.records.folder import RunFolder
 
 NODES = 3
 TARGET = NODES - 1
@@ -69,7 +70,7 @@ class DisturbedRun:
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the rounds recorded so far, without the one before training."""
-        return [row for row in read_lines(self.folder / "history.jsonl") if row["round"]]
+        return [row for row in read_lines(RunFolder(self.folder).history_file) if row["round"]]
 
     def await_round(self, number: int) -> None:
         """Wait until a round is recorded."""

@@ -7,7 +7,6 @@ does not take its cohort with it.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import time
 import traceback
@@ -27,17 +26,19 @@ from clients.state import ClientState
 from fedsuite import registry
 from fedsuite.config import RunConfig, from_json, params_of
 from fedsuite.core import seeds
+from fedsuite.core.files import read_document
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.messages import MAX_REASON, Instruction, Result, read_instructions, write_results
 from fedsuite.core.settings import UserError
-from fedsuite.nodes.identity import introduce, make_private, open_node_data, read_node_data
+from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
 from fedsuite.records.folder import RunFolder
+from fedsuite.records.provenance import RUN_ID
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
 app = ClientApp(mods=[local_privacy])
-log = logging.getLogger("fedsuite.nodes.identity")
+log = logging.getLogger("fedsuite.client_app")
 
 
 class Worker:
@@ -61,7 +62,7 @@ class Worker:
         )
 
     def client(self, number: int, instruction: Instruction, folder: Path) -> Client:
-        """Build one client for one round, with the settings that hold for it."""
+        """Build one client for one round, with its settings."""
         cls = freeloading(self.client_class) if number in self.freeloaders else self.client_class
         config = instruction.config
         server_round = int(config["round"])
@@ -132,13 +133,13 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Say who this node is; open the run's data so that a problem shows before training."""
+    """Describe this node; open the run's data, so that a problem shows before training."""
     config = dict(message.content.config_records["config"])
     if "refusal" in config:
         log.error("The server says: %s.", config["refusal"])
         answer: dict[str, Any] = {}
     elif not _is_simulated(context, config):
-        answer = _introduce(context, str(config["run"]))
+        answer = _describe_node(context, str(config["run"]))
     else:
         with threads(1):
             worker_for(str(config["run"]))
@@ -150,12 +151,12 @@ def query(message: Message, context: Context) -> Message:
     return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
 
 
-def _introduce(context: Context, run: str) -> dict[str, Any]:
-    """Say who a deployed node is, or in a sentence for both sides why it cannot take part."""
+def _describe_node(context: Context, run: str) -> dict[str, Any]:
+    """Describe a deployed node, or return in a sentence why it cannot take part."""
     try:
         read_privacy(context.node_config)
         with threads(1):
-            return introduce(read_node_data(context.node_config), from_json(run))
+            return describe_node(read_node_data(context.node_config), from_json(run))
     except UserError as error:
         log.error("This node cannot take part: %s", error)
         return {"refusal": str(error)}
@@ -163,7 +164,7 @@ def _introduce(context: Context, run: str) -> dict[str, Any]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads, and leave the process as it was."""
+    """Compute with ``count`` threads; afterwards, with as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -175,7 +176,9 @@ def threads(count: int) -> Iterator[None]:
 def pick_device(name: str) -> str:
     """Resolve ``auto``; refuse a GPU that is not there."""
     if name == "cuda" and best_device() != "cuda":
-        raise UserError("device = cuda is not possible: PyTorch sees no GPU here. Use device=auto.")
+        raise UserError(
+            "invalid value 'cuda' for device: PyTorch sees no GPU here. Use device=auto."
+        )
     return best_device() if name == "auto" else name
 
 
@@ -183,7 +186,7 @@ def _answer(message: Message, context: Context, method: str) -> Message:
     results = []
     for number, instruction in read_instructions(message.content).items():
         try:
-            worker, folder = _workplace(context, instruction.config, number)
+            worker, folder = _open_worker(context, instruction.config, number)
             with threads(worker.config.client_threads):
                 client = worker.client(number, instruction, folder)
                 results.append(getattr(worker, method)(client, instruction))
@@ -196,26 +199,27 @@ def _answer(message: Message, context: Context, method: str) -> Message:
 
 
 def _is_simulated(context: Context, header: Mapping[str, Any]) -> bool:
-    """Say whether the run's folder is here too; a node with data of its own is never simulated."""
+    """Return whether this node is a simulation's; one with data or state of its own never is."""
     return "run-dir" in header and not {"data-path", "state-dir"} & set(context.node_config)
 
 
-def _workplace(context: Context, header: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
-    """Return the worker, and the folder of clients' state: a simulation's is the run's own."""
+def _open_worker(context: Context, header: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
+    """Return the worker, and the folder of clients' state: in a simulation, the run's own."""
     if _is_simulated(context, header):
         return worker_for(str(header["run"])), RunFolder(Path(str(header["run-dir"]))).client_states
-    place, config = read_node_data(context.node_config), from_json(str(header["run"]))
+    node, config = read_node_data(context.node_config), from_json(str(header["run"]))
     run_id = str(header["run-id"])
     if not run_id.isalnum():
-        raise UserError(f"run-id = '{run_id}' is not possible.")
-    state = place.state_dir / run_id
-    for folder in (place.state_dir, state):
+        raise UserError(f"invalid value '{run_id}' for run-id: it has letters and digits only.")
+    state = node.state_dir / run_id
+    for folder in (node.state_dir, state):
         make_private(folder)
-    return Worker(config, open_node_data(place, config, header, number)), state / "clients"
+    return Worker(config, open_node_data(node, config, header, number)), state / "clients"
 
 
 def _sees_run(folder: Path, run_id: str) -> bool:
+    """Return whether this node shares the run's folder with the server."""
     try:
-        return bool(json.loads(RunFolder(folder).config_file.read_text())["run-id"] == run_id)
-    except (OSError, ValueError, KeyError):
+        return bool(read_document(RunFolder(folder).config_file).get(RUN_ID) == run_id)
+    except (OSError, UserError):
         return False

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, SuiteFolder, subfolders
+
 Offers = list[tuple[str, str]]
 
 
@@ -21,15 +23,11 @@ def algorithms(incomplete: str) -> Offers:
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs of the results folder."""
-    from fedsuite.records.folder import RunFolder
-
     return [path.name for path in _folders(ctx) if RunFolder(path).exists]
 
 
 def runs_and_suites(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs and suites of the results folder."""
-    from fedsuite.records.folder import RunFolder, SuiteFolder
-
     paths = _folders(ctx)
     return [path.name for path in paths if RunFolder(path).exists or SuiteFolder(path).exists]
 
@@ -84,5 +82,4 @@ def _spell(key: str, values: Offers) -> Offers:
 
 
 def _folders(ctx: typer.Context) -> list[Path]:
-    place = Path(str(ctx.params.get("results_dir") or "runs"))
-    return sorted(place.iterdir()) if place.is_dir() else []
+    return subfolders(Path(str(ctx.params.get("results_dir") or DEFAULT_RESULTS)))

@@ -14,6 +14,7 @@ from fedsuite.core.settings import UserError
 FOLDER = ".fedsuite-deploy"
 CONNECTION = "local-deployment"
 NODES = 4
+DAYS = 365
 SOON = timedelta(days=30)
 
 commands = typer.Typer(cls=Group, help="Certificates, keys, and a federation on this machine.")
@@ -47,7 +48,10 @@ def certs(
     days: Annotated[
         int | None,
         typer.Option(
-            metavar="N", parser=positive, help="days of validity (default: 365)", show_default=False
+            metavar="N",
+            parser=positive,
+            help=f"days of validity (default: {DAYS})",
+            show_default=False,
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite files, the CA too")] = False,
@@ -58,7 +62,7 @@ def certs(
 
     if check:
         return _check(Certificates(Path(folder)))
-    made = make_certificates(Path(folder), name or [], days or 365, force)
+    made = make_certificates(Path(folder), name or [], days or DAYS, force)
     print(f"{made.ca}      everyone: the SuperLink, every SuperNode, whoever submits runs")
     print(f"{made.server}  the SuperLink, for {', '.join(names_of(made.server))}")
     print(f"{made.server_key}  the SuperLink alone; secret")
@@ -68,7 +72,7 @@ def certs(
 
 @commands.command(cls=Command)
 def keys(
-    count: Annotated[int, typer.Argument(metavar="N", parser=positive, help="how many")],
+    count: Annotated[int, typer.Argument(metavar="N", parser=positive, help="number of keys")],
     folder: Annotated[
         str,
         typer.Option(
@@ -85,7 +89,7 @@ def keys(
         ),
     ] = "",
 ) -> None:
-    """Make keys of SuperNodes."""
+    """Make keys for SuperNodes."""
     from fedsuite.deploy.keys import key_file, make_key, public_half, register
     from fedsuite.flower.connections import find_connection
 
@@ -111,12 +115,14 @@ def connect(
     ],
     ca: Annotated[str, typer.Option(metavar="FILE", help="certificate of its CA")],
 ) -> None:
-    """Name a SuperLink, so that runs can be submitted to it."""
+    """Save a SuperLink's address under a name, to submit runs to it."""
     from fedsuite.deploy.certificates import expires
     from fedsuite.flower.connections import Connection, write_connection
 
     if not address.rpartition(":")[2].isdigit():
-        raise UserError(f"'{address}' has no port. Write HOST:PORT, e.g. 127.0.0.1:8000.")
+        raise UserError(
+            f"invalid address '{address}': it has no port. Write HOST:PORT, e.g. 127.0.0.1:8000."
+        )
     certificate = Path(ca).expanduser().absolute()
     end = expires(certificate)
     written = write_connection(Connection(name, address, certificate))
@@ -166,11 +172,14 @@ def up(
     count = nodes or len(paths) or NODES
     if paths and len(paths) != count:
         raise UserError(
-            f"--data has {len(paths)} paths for {count} SuperNodes: give one for each, in order."
+            f"invalid --data: {len(paths)} paths for {count} SuperNodes. Give one each, in order."
         )
     for path in paths:
         if not path.exists():
-            raise UserError(f"--data {path} does not exist. Give each SuperNode's file or folder.")
+            raise UserError(
+                f"invalid value '{path}' for --data: it does not exist. Give each SuperNode's "
+                "file or folder."
+            )
     federation = up(
         Path(folder), count, print, tls=tls, auth=auth, data=paths, connection=connection
     )

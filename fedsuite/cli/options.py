@@ -11,6 +11,7 @@ from typer.models import OptionInfo
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import positive, share
 from fedsuite.engines.table import DEFAULT, ENGINES
+from fedsuite.records.folder import DEFAULT_RESULTS
 
 engine_names = click.Choice(tuple(ENGINES))
 _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)
@@ -35,7 +36,10 @@ RunName = Annotated[
 ResultsDir = Annotated[
     str,
     typer.Option(
-        "--results-dir", metavar="DIR", help="folder of runs (default: runs)", show_default=False
+        "--results-dir",
+        metavar="DIR",
+        help=f"folder of runs (default: {DEFAULT_RESULTS})",
+        show_default=False,
     ),
 ]
 Settings = Annotated[

@@ -10,6 +10,7 @@ import typer
 from fedsuite.cli.options import Files, Settings
 from fedsuite.cli.parsing import Command
 from fedsuite.cli.run import read_settings
+from fedsuite.core.settings import UserError
 
 commands = typer.Typer()
 
@@ -46,5 +47,10 @@ def partition(
     )
     console.print(f"[bold]{title}[/bold]  split {task.split.fingerprint}", highlight=False)
     console.print(label_table(counts, task.dataset.class_names, console.width))
-    save_label_png(counts, task.dataset.class_names, Path(output), title)
+    try:
+        save_label_png(counts, task.dataset.class_names, Path(output), title)
+    except OSError as error:
+        raise UserError(
+            f"invalid value '{output}' for -o: {error}. Choose a file that you can write."
+        ) from None
     console.print(f"drawn to {output}", highlight=False)

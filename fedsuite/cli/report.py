@@ -11,6 +11,7 @@ from fedsuite.cli import completion
 from fedsuite.cli.options import ResultsDir
 from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError
+from fedsuite.records.folder import DEFAULT_RESULTS
 
 commands = typer.Typer()
 
@@ -35,7 +36,7 @@ def report(
             show_default=False,
         ),
     ] = "report",
-    results_dir: ResultsDir = "runs",
+    results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """Make a page of a run, a suite or a folder of runs."""
     from fedsuite.report.build import make_report
@@ -70,7 +71,7 @@ def compare(
             metavar="METHOD", help="reference (default: fedavg, or the first)", show_default=False
         ),
     ] = "",
-    results_dir: ResultsDir = "runs",
+    results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """Test whether a gain is more than noise, paired over seeds."""
     from rich.console import Console

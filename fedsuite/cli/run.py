@@ -26,6 +26,7 @@ from fedsuite.cli.parsing import Command
 from fedsuite.core.protocol import DEPLOYED
 from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT, engine_to_resume
+from fedsuite.records.folder import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
@@ -81,7 +82,7 @@ def run(
 @commands.command(cls=Command)
 def resume(
     name: RunName,
-    results_dir: ResultsDir = "runs",
+    results_dir: ResultsDir = DEFAULT_RESULTS,
     engine: ResumeEngine = None,
     superlink: SuperLink = "",
     nodes: Nodes = None,
@@ -138,8 +139,8 @@ def _resume_remotely(name: str, results_dir: str, target: Target, connection: Co
     """Resume a run whose folder, and settings with it, is on the SuperLink's machine."""
     from fedsuite.config import parse
 
-    place = {"run-name": name, "results-dir": results_dir}
-    return _start(parse({**place, "resume": True}), target, connection)
+    settings = {"run-name": name, "results-dir": results_dir, "resume": True}
+    return _start(parse(settings), target, connection)
 
 
 def _connection(target: Target) -> Connection | None:

@@ -15,13 +15,14 @@ from fedsuite.cli import completion
 from fedsuite.cli.options import ResultsDir, RunName
 from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError, allowed, spell
+from fedsuite.records.folder import DEFAULT_RESULTS
 
 Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]
 commands = typer.Typer()
 
 
 @commands.command(cls=Command)
-def show(name: RunName, results_dir: ResultsDir = "runs") -> None:
+def show(name: RunName, results_dir: ResultsDir = DEFAULT_RESULTS) -> None:
     """Show a run's results."""
     from rich.console import Console
 
@@ -38,7 +39,7 @@ def watch(
     once: Annotated[
         bool, typer.Option("--once", help="print its state and exit", show_default=False)
     ] = False,
-    results_dir: ResultsDir = "runs",
+    results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> int:
     """Follow a run that was started elsewhere."""
     from rich.console import Console
@@ -55,14 +56,19 @@ def watch(
 @commands.command("list", cls=Command)
 def list_choices(
     what: Annotated[Listed, typer.Argument(metavar="WHAT", help=", ".join(get_args(Listed)))],
-    results_dir: ResultsDir = "runs",
+    results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """List algorithms, datasets, models, partitions or runs."""
     from rich.console import Console
     from rich.table import Table
 
+    choices = _choices(what, results_dir)
+    if not choices:
+        print(f"There are no {what} in {Path(results_dir).absolute()}.")
+        return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, summary in _choices(what, results_dir):
+    table.add_column(no_wrap=True)
+    for name, summary in choices:
         table.add_row(f"[bold]{name}[/bold]", summary)
     Console().print(table, highlight=False)
 

@@ -10,6 +10,7 @@ import typer
 from fedsuite.cli.options import engine_names
 from fedsuite.cli.parsing import Command, positive
 from fedsuite.engines.table import DEFAULT_IN_SUITES
+from fedsuite.records.folder import DEFAULT_RESULTS
 
 commands = typer.Typer()
 
@@ -42,8 +43,12 @@ def suite(
     ] = None,
     results_dir: Annotated[
         str,
-        typer.Option(metavar="DIR", help="folder of suites (default: runs)", show_default=False),
-    ] = "runs",
+        typer.Option(
+            metavar="DIR",
+            help=f"folder of suites (default: {DEFAULT_RESULTS})",
+            show_default=False,
+        ),
+    ] = DEFAULT_RESULTS,
     data_root: Annotated[
         str,
         typer.Option(

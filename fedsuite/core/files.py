@@ -57,6 +57,19 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def create_private(path: Path, content: bytes) -> None:
+    """Create a file that only its owner may read, whole or not at all; never replace one.
+
+    Of two processes that do so at once, one gets a ``FileExistsError``.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write_atomically(temporary, content, 0o600)
+        os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Replace a JSON file atomically."""
     write_atomically(path, (json.dumps(document, indent=2, default=_number) + "\n").encode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,12 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedsuite.core.files import create_private
 from fedsuite.core.settings import UserError
 
 CA_DAYS = 3650
 SERVER_DAYS = 365
 CLOCK_SKEW = timedelta(hours=1)
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def make_certificates(
     ``force`` replaces all four files, the CA included; without it nothing is overwritten.
     """
     made = Certificates(folder)
-    alternatives = [_alternative(name) for name in dict.fromkeys((*LOOPBACK, *names))]
+    alternatives = [_alternative(name) for name in dict.fromkeys((*LOOPBACK_NAMES, *names))]
     if force:
         for path in made.files:
             path.unlink(missing_ok=True)
@@ -92,13 +92,6 @@ def names_of(certificate: Path) -> list[str]:
         str(name.value)
         for name in _read(certificate).extensions.get_extension_for_class(kind).value
     ]
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
 
 
 def _refuse_existing(made: Certificates) -> None:
@@ -234,5 +227,5 @@ def _write(
     certificate: Path, key_file: Path, signed: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> None:
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_private(key_file, secret)
+    create_private(key_file, secret)
     certificate.write_bytes(signed.public_bytes(Encoding.PEM))

@@ -93,7 +93,7 @@ class Federation:
     @property
     def link(self) -> Connection:
         """How to reach its SuperLink."""
-        return Connection(self.connection, f"127.0.0.1:{self.port}", self.ca)
+        return Connection(self.connection, f"{LOOPBACK}:{self.port}", self.ca)
 
     def key(self, number: int) -> Path:
         """Return a node's private key."""
@@ -174,7 +174,7 @@ def start_superlink(federation: Federation) -> Process:
     trust = ["--ssl-ca-certfile", str(files.ca), "--ssl-certfile", str(files.server)]
     trust += ["--ssl-keyfile", str(files.server_key)]
     command = [*executable("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
-    command += ["--host", "127.0.0.1", "--port", str(federation.port)]
+    command += ["--host", LOOPBACK, "--port", str(federation.port)]
     command += ["--fleet-api-address", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--database", str(federation.database)]
     command += ["--disable-runtime-dependency-installation"]
@@ -198,7 +198,7 @@ def start_supernode(
     trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
     command = [*within, *executable("flower-supernode"), *trust]
     command += ["--superlink", f"{federation.fleet_host}:{federation.fleet_port}"]
-    command += ["--host", "127.0.0.1", "--port", str(node.port)]
+    command += ["--host", LOOPBACK, "--port", str(node.port)]
     command += ["--node-config", str(write_settings(folder / "node-config.toml", node.config))]
     if federation.auth:
         command += ["--auth-supernode-private-key", str(key or federation.key(node.number))]

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from fedsuite.core.files import create_private
 from fedsuite.core.settings import UserError
-from fedsuite.deploy.certificates import write_private
 from fedsuite.flower.commands import CommandFailed, flwr
 from fedsuite.flower.compat import KEY_IN_USE
 
@@ -40,7 +40,7 @@ def make_key(path: Path) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     pair = ec.generate_private_key(ec.SECP384R1())
     public = pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    write_private(path, pair.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    create_private(path, pair.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public_half(path).write_bytes(public + b"\n")
     return True
 

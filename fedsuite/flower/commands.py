@@ -20,7 +20,7 @@ import tomli_w
 
 from fedsuite.core.settings import Scalar, UserError
 
-COMMAND = "FEDSUITE_COMMAND"
+COMMAND = "FEDSUITE_COMMAND"  # the environment's name of the process that a run must not outlive
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
 SUBMIT_SECONDS = 600.0

@@ -111,7 +111,7 @@ def remove_connection(name: str, home: Path | None = None) -> bool:
 def _without(document: tomlkit.TOMLDocument, name: str) -> str:
     """Return the file without an entry, but with the comments after it, which are the next one's.
 
-    Entries of one section may stand in several places of a file.
+    Entries of one section may be spread over a file.
     """
     for key, section in document.body:
         if key is None or key.key != SECTION:

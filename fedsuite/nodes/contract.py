@@ -17,6 +17,8 @@ from flwr.serverapp import Grid
 from fedsuite.config import RunConfig
 from strategies.round import Hosts
 
+IDENTITIES = "members"  # the key of a checkpoint that keeps :attr:`Nodes.identities`
+
 
 class Nodes(Hosts, Protocol):
     """The nodes that compute a run's clients."""

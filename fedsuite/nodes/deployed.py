@@ -196,7 +196,7 @@ class DeployedNodes:
     # Who is which client
 
     def _poll(self, grid: Grid) -> None:
-        """Hear the answers that have arrived, and forget nodes that have disconnected."""
+        """Read the answers that have arrived; forget nodes that have disconnected."""
         connected = set(grid.get_node_ids())
         for nodes in self._claims.values():
             nodes[:] = [node for node in nodes if node in connected]
@@ -266,7 +266,7 @@ class DeployedNodes:
             self._news.append(f"client {client} is here")
 
     def _claim(self, grid: Grid, client: int, answer: Answer) -> None:
-        """Give a node its client: a partition to the first that has it, an owner's to the last.
+        """Give a client to its node: of several with a partition the first, of an owner's the last.
 
         Only the owner has its secret, so a second node with it is the same one, restarted.
         """

@@ -10,18 +10,20 @@ import dataclasses
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunConfig
+from fedsuite.core.files import create_private
 from fedsuite.core.protocol import OWN, PARTITION, owner_name
 from fedsuite.core.settings import UserError
 from tasks.own_task import describe_path, own_task
 from tasks.task import Task, open_task
 
-HOW = (
+HOW_TO_START = (
     "Start the SuperNode with --node-config 'data-path=\"/its/data\"' for data of its own, or with "
     "--node-config 'partition-id=0 num-partitions=4' for a partition of a shared dataset."
 )
@@ -45,15 +47,8 @@ class NodeData:
         path = self.state_dir / f"identity-{name}"
         if not path.exists():
             make_private(self.state_dir)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(secrets.token_hex(32))
-            try:
-                os.link(temporary, path)  # the first of two processes wins
-            except FileExistsError:
-                pass
-            finally:
-                temporary.unlink()
+            with suppress(FileExistsError):  # another process of this node was first
+                create_private(path, secrets.token_hex(32).encode())
         return path.read_text()
 
 
@@ -76,7 +71,9 @@ def read_node_data(node_config: Mapping[str, Any]) -> NodeData:
             )
         return NodeData(OWN, state, data_path=path)
     if len(parts) < 2:
-        raise UserError(f"node-config has {given}, and does not name this node's data. {HOW}")
+        raise UserError(
+            f"node-config has {given}, and does not name this node's data. {HOW_TO_START}"
+        )
     number, count = node_config["partition-id"], node_config["num-partitions"]
     whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (number, count))
     if not whole or not 0 <= number < count:
@@ -88,8 +85,8 @@ def read_node_data(node_config: Mapping[str, Any]) -> NodeData:
     return NodeData(PARTITION, state, partition_id=number, num_partitions=count, data_root=root)
 
 
-def introduce(node: NodeData, config: RunConfig) -> dict[str, Any]:
-    """Return what the server may know of this node."""
+def describe_node(node: NodeData, config: RunConfig) -> dict[str, Any]:
+    """Return what the server may know of this node: who it is, and what data it has."""
     if node.data_path is None:
         count = node.num_partitions
         open_partition(node, dataclasses.replace(config, num_clients=count))
@@ -99,18 +96,18 @@ def introduce(node: NodeData, config: RunConfig) -> dict[str, Any]:
 
 
 def open_node_data(
-    node: NodeData, config: RunConfig, order: Mapping[str, Any], client: int
+    node: NodeData, config: RunConfig, header: Mapping[str, Any], client: int
 ) -> Task:
     """Open this node's data for the client it is; refuse to be another client."""
     if node.data_path is None:
-        if order["data"] != PARTITION or client != node.partition_id:
+        if header["data"] != PARTITION or client != node.partition_id:
             raise UserError(f"This node has partition {node.partition_id} and no other data.")
         return open_partition(node, config)
-    if order["data"] != OWN or order["owner"] != owner_name(node.identity):
+    if header["data"] != OWN or header["owner"] != owner_name(node.identity):
         raise UserError(f"This node trains only on {node.data_path}, as the client it has been.")
     return own_task(
         node.data_path,
-        str(order["schema"]),
+        str(header["schema"]),
         client,
         config.num_clients,
         config.seed,

@@ -20,7 +20,7 @@ from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_pa
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import is_simulated
-from fedsuite.nodes.contract import Nodes
+from fedsuite.nodes.contract import IDENTITIES, Nodes
 from fedsuite.nodes.deployed import DeployedNodes
 from fedsuite.nodes.queries import Answer
 from fedsuite.nodes.simulated import SimulatedNodes
@@ -58,7 +58,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
     schema = read_schema(path.read_text()) if config.resume and path.exists() else None
     nodes = DeployedNodes(
         {"run": without_paths(config).to_json()},
-        known.get("members"),
+        known.get(IDENTITIES),
         _checker(schema),
         describe_data,
         config.num_clients if config.resume and schema is None else 0,
@@ -74,7 +74,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         schema = agree(config.dataset, config.label_column, _descriptions(nodes))
         nodes.check = _checker(schema)
     log.info("%d classes, inputs %s", len(schema.classes), schema.data_shape.input_shape)
-    count = len(known["members"]) if known.get("members") else nodes.count
+    count = len(known[IDENTITIES]) if known.get(IDENTITIES) else nodes.count
     return own_setup(changed(config, num_clients=count), schema, nodes)
 
 

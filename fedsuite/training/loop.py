@@ -24,6 +24,7 @@ from fedsuite.core.flat_model import FlatModel, best_device, to_numpy
 from fedsuite.core.protocol import RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import ROUND_SCORES
+from fedsuite.nodes.contract import IDENTITIES
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name
@@ -251,8 +252,8 @@ class TrainingLoop:
         """Write all that a resumed run needs; the record of earlier rounds is on disk before."""
         self.record.sync()
         known = self.nodes.identities.items()
-        members = {owner: client for owner, client in known if client < self.config.num_clients}
-        state = self.strategy.state() | {"members": members}
+        owners = {owner: client for owner, client in known if client < self.config.num_clients}
+        state = self.strategy.state() | {IDENTITIES: owners}
         save_checkpoint(
             self.record.folder,
             Checkpoint(self.round, self.strategy.model, self.strategy.buffers, state),

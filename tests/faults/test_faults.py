@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.__main__ import Result, inject, main, report
+from faults.__main__ import FaultResult, inject, main, report
 from faults.catalogue import FAULTS
 from fedsuite.deploy.federation import read_plan
 
@@ -14,9 +14,9 @@ from fedsuite.deploy.federation import read_plan
 def test_the_table_compares_with_the_undisturbed_run() -> None:
     """92.5 - 90.0 = +2.5 points; a run without accuracy has nothing to compare."""
     results = [
-        Result("nothing", 6, [], 0.9, 12.4),
-        Result("a node killed", 6, [2, 3], 0.925, 20.6),
-        Result("all nodes killed", 2, [3, 4, 5, 6], None, 5.0),
+        FaultResult("nothing", 6, [], 0.9, 12.4),
+        FaultResult("a node killed", 6, [2, 3], 0.925, 20.6),
+        FaultResult("all nodes killed", 2, [3, 4, 5, 6], None, 5.0),
     ]
     lines = report(results).splitlines()
     assert lines[0].startswith("| fault | rounds | rounds missed | in the last round |")

@@ -25,7 +25,7 @@ NODE_GONE = 3
 class DeployedGrid(InlineGrid):
     """SuperNodes that answer at once.
 
-    ``before(grid, round)`` runs ahead of a round's orders, ``after`` when its scores are in.
+    ``before(grid, round)`` runs ahead of a round's messages, ``after`` when its scores are in.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class DeployedGrid(InlineGrid):
         return {key.replace("-", "_"): value for key, value in config.items()}
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        orders = list(messages)
-        kinds = {order.metadata.message_type for order in orders}
+        sent = list(messages)
+        kinds = {message.metadata.message_type for message in sent}
         if "train" in kinds:
             self.rounds += 1
             self.before(self, self.rounds)
-        numbers = super().push_messages(orders)
+        numbers = super().push_messages(sent)
         if "evaluate" in kinds:
             self.after(self, self.rounds)
         return numbers

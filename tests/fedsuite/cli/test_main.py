@@ -7,13 +7,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from run_folders import write_run
 
+from fedsuite.cli import deploy as deploy_commands
 from fedsuite.cli import show as show_commands
 from fedsuite.cli.main import main
 from fedsuite.cli.parsing import repeat_options
 from fedsuite.cli.run import read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
+from fedsuite.deploy import certificates
+from fedsuite.flower import connections
 from fedsuite.records.folder import RunFolder
 
 ROOT = Path(__file__).parents[3]
@@ -280,6 +284,34 @@ def test_settings_by_a_word_of_key_or_meaning(capsys: pytest.CaptureFixture[str]
 def test_a_partition_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     out = say(capsys, "partition", "num-clients=5", "-o", "split.png")
     assert "split " in out and Path("split.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("file").write_text("")
+    out = say(capsys, "partition", "num-clients=5", "-o", "file/split.png", status=2)
+    assert "fedsuite: invalid value 'file/split.png' for -o: [Errno 17] File exists: 'file'." in out
+
+
+def test_a_listing_without_runs_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = say(capsys, "list", "runs", "--results-dir", "none")
+    assert out == f"There are no runs in {tmp_path / 'none'}.\n"
+
+
+def test_names_of_runs_are_listed_in_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "a-run-whose-name-takes-most-of-a-narrow-terminal"
+    write_run(Path("runs"), name, "fedavg", [0.5, 0.6])
+    assert name in say(capsys, "list", "runs")
+
+
+def test_defaults_in_help_are_those_of_deployment() -> None:
+    """They are written twice, since help must not import Flower or cryptography."""
+    assert deploy_commands.CONNECTION == connections.LOCAL
+    assert deploy_commands.DAYS == certificates.SERVER_DAYS
 
 
 def test_paths_are_relative_to_the_current_directory() -> None:

@@ -48,8 +48,8 @@ settings = ""
 @pytest.fixture(scope="module")
 def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run them all in one simulation of two nodes; return the folder of runs."""
-    place = tmp_path_factory.mktemp("every")
-    app, home = place / "app", place / "home"
+    root = tmp_path_factory.mktemp("every")
+    app, home = root / "app", root / "home"
     app.mkdir()
     home.mkdir()
     (app / "pyproject.toml").write_text(PYPROJECT)
@@ -57,8 +57,8 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import fedsuite.client_app\n\napp = fedsuite.client_app.app\n"
     )
     shutil.copy(Path(__file__).parents[2] / "helpers/every_algorithm.py", app)
-    settings = json.dumps(SETTINGS | {"results-dir": str(place / "runs")})
-    config = place / "settings.toml"
+    settings = json.dumps(SETTINGS | {"results-dir": str(root / "runs")})
+    config = root / "settings.toml"
     config.write_text(f"settings = '{settings}'\n")
     flwr = str(Path(sys.executable).parent / "flwr")
     nodes = "num-supernodes=2 client-resources-num-cpus=1 init-args-num-cpus=2"
@@ -71,21 +71,21 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text=True,
             timeout=400,
         )
-    (place / "runs").mkdir(exist_ok=True)
-    (place / "runs" / "log").write_text(done.stdout + done.stderr)
-    return place / "runs"
+    (root / "runs").mkdir(exist_ok=True)
+    (root / "runs" / "log").write_text(done.stdout + done.stderr)
+    return root / "runs"
 
 
 def superlink_here(
     patch: pytest.MonkeyPatch, home: Path
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Start a SuperLink whose apps import this checkout, installed or not."""
-    places = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
-    patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     return superlink(home)
 
 
-def outcome(folder: Path) -> list[bytes]:
+def results(folder: Path) -> list[bytes]:
     """The global model if there is one, and every client's newest state."""
     states = {p.parent.name: p.read_bytes() for p in sorted((folder / "clients").rglob("*.safet*"))}
     model = folder / "model.safetensors"
@@ -97,6 +97,6 @@ def test_ray_gives_the_inline_bits(
     algo: str, ray_runs: Path, experiment: Callable[..., Path]
 ) -> None:
     assert (ray_runs / algo / "summary.json").exists(), (ray_runs / "log").read_text()
-    inline = outcome(experiment(algo, **SETTINGS))
+    inline = results(experiment(algo, **SETTINGS))
     assert any(inline)
-    assert outcome(ray_runs / algo) == inline
+    assert results(ray_runs / algo) == inline

@@ -59,7 +59,7 @@ def test_a_wrong_node_config_is_refused_on_both_sides(
     folder = experiment("fedavg", grid=grid, num_rounds=3)
     assert [r["clients"] for r in read_lines(folder / "history.jsonl")[1:]] == [2, 2, 2]
     assert sentence in notes(folder)
-    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.nodes.identity"]
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.client_app"]
     assert any(sentence in line for line in node_side)
 
 
@@ -135,7 +135,7 @@ def test_a_node_whose_table_does_not_fit_is_refused(
     folder = experiment("fedavg", grid=DeployedGrid(*nodes), dataset="own")
     assert read_document(folder / "config.json")["num-clients"] == 2
     assert "it has numeric columns ['age', 'height', 'pulse']" in notes(folder)
-    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.nodes.identity"]
+    node_side = [r.getMessage() for r in caplog.records if r.name == "fedsuite.client_app"]
     assert any("most other nodes have numeric columns" in line for line in node_side)
 
 
@@ -144,13 +144,13 @@ def test_a_late_node_with_words_where_numbers_were_agreed_is_refused(
 ) -> None:
     paths = [visits_csv(tmp_path / f"{i}.csv", i) for i in range(2)]
     odd = visits_csv(tmp_path / "odd.csv", 2, pulse=["high"] * 60)
-    place: dict[str, Any] = {"state_dir": str(tmp_path / "s")}
+    disk: dict[str, Any] = {"state_dir": str(tmp_path / "s")}
 
     def before(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 1:
-            grid.join(data_path=str(odd), **place)
+            grid.join(data_path=str(odd), **disk)
 
-    grid = DeployedGrid(*({"data_path": str(p), **place} for p in paths), before=before)
+    grid = DeployedGrid(*({"data_path": str(p), **disk} for p in paths), before=before)
     folder = experiment("fedavg", grid=grid, dataset="own", num_rounds=3)
     assert "it has no numeric column 'pulse'" in notes(folder)
     assert read_document(folder / "config.json")["num-clients"] == 2
@@ -209,8 +209,8 @@ def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
     nodes = own_nodes(tmp_path) if kind == "own" else partitions(3, tmp_path / "state")
     grid = DeployedGrid(*nodes)
     experiment("fedavg", grid=grid, num_rounds=1)
-    orders = [m for m in grid.heard if m.metadata.message_type == "train"]
-    first, other = orders[0], orders[1]
+    messages = [m for m in grid.heard if m.metadata.message_type == "train"]
+    first, other = messages[0], messages[1]
     forged = dict(first.content.config_records["config"]) | {"run-dir": str(tmp_path / "theirs")}
     first.content["config"] = ConfigRecord(forged)
     assert read_result(grid._handle(first).content, 0).error == ""
@@ -271,8 +271,8 @@ def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
     experiment: Start, tmp_path: Path
 ) -> None:
     nodes = [{"data_path": str(visits_csv(tmp_path / f"{i}.csv", i))} for i in range(2)]
-    places = [node | {"state_dir": str(tmp_path / "s")} for node in nodes]
-    folder = experiment("taco", grid=DeployedGrid(*places), dataset="own")
+    node_configs = [node | {"state_dir": str(tmp_path / "s")} for node in nodes]
+    folder = experiment("taco", grid=DeployedGrid(*node_configs), dataset="own")
     make_report(str(folder), tmp_path / "report")
     page = (tmp_path / "report" / "report.md").read_text()
     assert "every node has its own data, whose labels are not sent" in page

@@ -63,8 +63,8 @@ def test_partitions_are_clients_and_give_the_same_bits_as_a_simulation(
 def test_a_deployed_node_receives_no_path_of_the_server(experiment: Start, tmp_path: Path) -> None:
     grid = DeployedGrid(*partitions(2, tmp_path / "state"))
     folder = experiment("fedadw", grid=grid, num_rounds=1)
-    orders = [m.content.config_records["config"] for m in grid.heard]
-    assert all("run-dir" not in order for order in orders)
+    headers = [m.content.config_records["config"] for m in grid.heard]
+    assert all("run-dir" not in header for header in headers)
     assert not (folder / "clients").exists()
     assert list((tmp_path / "state").glob("*/clients/*/*.safetensors"))
 
@@ -114,26 +114,28 @@ def test_own_rows_give_the_same_bits_as_the_partitions_they_were_cut_from(
 
     Nodes are numbered by the hash of their secrets, so the partitions are laid out in that order.
     """
-    places = [{"data_path": str(tmp_path / f"{i}"), "state_dir": str(tmp_path)} for i in range(3)]
-    for place in places:
-        Path(place["data_path"]).mkdir()
-    places.sort(key=lambda p: owner_name(read_node_data(kebab(p)).identity))
+    node_configs = [
+        {"data_path": str(tmp_path / f"{i}"), "state_dir": str(tmp_path)} for i in range(3)
+    ]
+    for node_config in node_configs:
+        Path(node_config["data_path"]).mkdir()
+    node_configs.sort(key=lambda p: owner_name(read_node_data(kebab(p)).identity))
     rows = find_source(DATASETS["digits"], "").read().train
     simulated = experiment("taco", num_clients=3)
     split = open_task(parse({"num-clients": 3}).task).split
-    for place, part in zip(places, split.train, strict=True):
-        pq.write_table(rows.take(part), Path(place["data_path"]) / "rows.parquet")
+    for node_config, part in zip(node_configs, split.train, strict=True):
+        pq.write_table(rows.take(part), Path(node_config["data_path"]) / "rows.parquet")
     monkeypatch.setattr(
         "fedsuite.nodes.identity.open_task", lambda spec: pytest.fail("took a partition")
     )
-    deployed = experiment("taco", grid=DeployedGrid(*places))
+    deployed = experiment("taco", grid=DeployedGrid(*node_configs))
     assert models_equal(deployed, simulated)
     a, b = (read_document(run / "summary.json") for run in (deployed, simulated))
     assert (a["final_accuracy"], a["num_clients"]) == (b["final_accuracy"], 3)
 
 
-def kebab(place: dict[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "-"): value for key, value in place.items()}
+def kebab(node_config: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("_", "-"): value for key, value in node_config.items()}
 
 
 def test_where_the_server_has_no_rows_the_clients_score_the_model(
@@ -213,8 +215,8 @@ def test_a_restarted_node_still_has_its_state(
     def restart(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 2:
             node = grid.leave(5001)
-            place = tmp_path / ("state" if keeps_its_disk else "empty")
-            grid.join(**(node | {"state_dir": str(place)}))
+            disk = tmp_path / ("state" if keeps_its_disk else "empty")
+            grid.join(**(node | {"state_dir": str(disk)}))
 
     nodes = partitions(3, tmp_path / "state")
     disturbed = experiment("fedadw", grid=DeployedGrid(*nodes, after=restart), num_rounds=4)

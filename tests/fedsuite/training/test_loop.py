@@ -41,9 +41,9 @@ class ShuffledGrid(InlineGrid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        orders = list(messages)
-        random.shuffle(orders)
-        replies = list(super().send_and_receive(orders, timeout=timeout))
+        shuffled = list(messages)
+        random.shuffle(shuffled)
+        replies = list(super().send_and_receive(shuffled, timeout=timeout))
         random.shuffle(replies)
         return replies
 
@@ -74,7 +74,7 @@ def test_another_seed_is_another_run(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     "grid",
     [InlineGrid(2), InlineGrid(7), ShuffledGrid(3), ApartGrid(3)],
-    ids=["2 nodes", "7 nodes", "any order", "fixed places"],
+    ids=["2 nodes", "7 nodes", "any order", "fixed nodes"],
 )
 def test_who_computes_what_and_when_changes_nothing(
     experiment: Experiment, grid: InlineGrid
