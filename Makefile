@@ -2,7 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-DOCS_READY := .venv/.ready-docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 FAST := not slow and not ray and not deploy and not docker
@@ -19,10 +18,6 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into .venv (a few minutes the first time) ..."
 	@$(PIP) -e '.[dev]'
 	@touch $(READY)
-
-$(DOCS_READY): $(READY)
-	@$(PIP) -e '.[docs]'
-	@touch $(DOCS_READY)
 
 demo: $(READY)
 	@$(BIN)/fedsuite run fedavg
@@ -48,7 +43,7 @@ types: $(READY)
 	@$(BIN)/mypy
 
 # Not --quiet, which also hides warnings from --strict.
-docs: $(DOCS_READY)
+docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)

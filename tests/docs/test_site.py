@@ -13,8 +13,6 @@ from types import ModuleType
 
 import pytest
 
-pytest.importorskip("mkdocs", reason="the docs extra is not installed")
-pytest.importorskip("mkdocstrings", reason="the docs extra is not installed")
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
