@@ -31,7 +31,7 @@ from fedsuite.flower.connections import (
     write_connection,
 )
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Status:
 def up(
     folder: Path,
     nodes: int,
-    say: Say,
+    report: Report,
     *,
     tls: bool = False,
     auth: bool = False,
@@ -70,38 +70,38 @@ def up(
         _secure(federation)
         federation.database.unlink(missing_ok=True)
         link = start_superlink(federation)
-        say(f"the SuperLink answers on 127.0.0.1:{federation.port}")
+        report(f"the SuperLink answers on 127.0.0.1:{federation.port}")
         if auth:
             for node in federation.nodes:
                 register(public_half(federation.key(node.number)), connection, federation.home)
-            say(f"{nodes} keys are registered; SuperNodes without one are rejected")
+            report(f"{nodes} keys are registered; SuperNodes without one are rejected")
         processes = [start_supernode(federation, node) for node in federation.nodes]
         await_nodes(federation, nodes, [link, *processes])
-        say(f"{nodes} SuperNodes are online")
+        report(f"{nodes} SuperNodes are online")
         written = write_connection(federation.link)
-        say(f"the connection '{connection}' is in {written}")
+        report(f"the connection '{connection}' is in {written}")
     except BaseException:
-        down(folder, say)
+        down(folder, report)
         raise
     return federation
 
 
-def down(folder: Path, say: Say) -> list[Process]:
+def down(folder: Path, report: Report) -> list[Process]:
     """End all processes of a federation; return those that were running."""
     federation = read_plan(folder)
     if federation is None:
-        say(f"there is no federation in {folder}; nothing to end")
+        report(f"there is no federation in {folder}; nothing to end")
         return []
     processes = federation.processes()
     nodes = [process for process in processes if process.name != SUPERLINK]
     ended = stop(*nodes) + stop(*(p for p in processes if p.name == SUPERLINK))
     for process in ended:
-        say(f"ended {process.name} (process {process.pid})")
+        report(f"ended {process.name} (process {process.pid})")
     if not ended:
-        say(f"nothing is running in {folder}")
+        report(f"nothing is running in {folder}")
     if _is_ours(federation):
         remove_connection(federation.connection)
-        say(f"removed the connection '{federation.connection}' from {config_file()}")
+        report(f"removed the connection '{federation.connection}' from {config_file()}")
     return ended
 
 

@@ -33,6 +33,7 @@ def test_an_unknown_fault_is_refused_with_the_choices(capsys: pytest.CaptureFixt
     assert "unknown faults flood. Choices: none, killed, late" in capsys.readouterr().err
 
 
+@pytest.mark.deploy
 def test_a_run_on_real_processes_has_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
