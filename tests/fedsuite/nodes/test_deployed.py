@@ -170,6 +170,7 @@ def test_a_refused_node_that_is_corrected_is_accepted(
 ) -> None:
     """With a key a SuperNode keeps its id, so that a restart cannot be seen."""
     monkeypatch.setattr(queries, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(deployed, "LATE_SECONDS", 0.0)
     first, second = partitions(2, tmp_path / "state")
 
     def before(grid: DeployedGrid, server_round: int) -> None:
