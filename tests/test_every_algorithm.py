@@ -13,6 +13,8 @@ from safetensors.numpy import load_file
 from fedsuite import registry
 from fedsuite.core.files import read_document, read_lines
 
+pytestmark = pytest.mark.slow
+
 Experiment = Callable[..., Path]
 ALL = sorted(registry.ALGORITHMS)
 KINDS: dict[str, dict[str, Any]] = {

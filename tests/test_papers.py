@@ -15,6 +15,8 @@ from fedsuite import registry
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.engines.inline import InlineGrid
 
+pytestmark = pytest.mark.slow
+
 Experiment = Callable[..., Path]
 PAPERS = ("feda4", "taco", "fedbac", "fedadw")
 ALL = sorted(registry.ALGORITHMS)

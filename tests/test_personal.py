@@ -22,6 +22,8 @@ from fedsuite.records.folder import RunFolder
 from tasks import architectures
 from tasks.shapes import DataShape
 
+pytestmark = pytest.mark.slow
+
 Experiment = Callable[..., Path]
 PERSONAL = {"pfedme": "theta", "fedamp": "model", "fedfomo": "model", "apple": "model"}
 POOLED = ("fedamp", "fedfomo", "apple")

@@ -9,6 +9,8 @@ import pytest
 
 from fedsuite.core.files import read_document, read_lines
 
+pytestmark = pytest.mark.slow
+
 PRESENT = (
     "mnist",
     "fashion-mnist",

@@ -11,6 +11,8 @@ import pytest
 from tasks.dataset_cache import load_dataset
 from tasks.datasets import DATASETS
 
+pytestmark = pytest.mark.slow
+
 REAL = Path(__file__).parents[3] / "shared" / "data"
 REAL_ROWS = {
     "fashion-mnist": (60_000, 10_000, 10),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from run_folders import write_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "flwr", "numpy", "pyarrow", "sklearn", "scipy", "matplotlib", "ray", "datasets"}
 CPU_SECONDS = 2.0  # about 0.3 where it is quiet; importing torch alone takes more
