@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tasks.shapes import DataShape
 
-CLASSIC_SIDE = 28  # what LeNet and the FedAvg CNN were made for; smaller images are padded
+CLASSIC_SIDE = 28  # what lenet and the FedAvg CNN were made for; smaller images are padded
 SMALL_SIDE = 64  # up to this side ResNet-18 gets the stem for small images
 
 
@@ -129,8 +129,9 @@ def mlp(shape: DataShape) -> nn.Module:
 
 
 def lenet(shape: DataShape) -> nn.Module:
-    """Make LeNet-5 with ReLU and max pools; below 28x28 the second convolution is padded too."""
-    return ConvNet(shape, [Conv(6, 5, 2), Conv(16, 5, _classic_padding(shape))], (120, 84))
+    """Make NIID-Bench's CNN, LeNet-5 without padding; below 28x28 its convolutions are padded."""
+    padding = _classic_padding(shape)
+    return ConvNet(shape, [Conv(6, 5, padding), Conv(16, 5, padding)], (120, 84))
 
 
 def cnn2(shape: DataShape) -> nn.Module:

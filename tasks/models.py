@@ -28,7 +28,7 @@ class ModelSpec:
 
 MODELS: dict[str, ModelSpec] = {
     "mlp": ModelSpec("perceptron with hidden layers 32-16-8", ("tabular", "image")),
-    "lenet": ModelSpec("LeNet-5: 2 conv 5x5 (6, 16), 3 fc (120, 84)", ("image",), 4),
+    "lenet": ModelSpec("NIID-Bench's CNN: 2 conv 5x5 (6, 16), 3 fc (120, 84)", ("image",), 4),
     "cnn2": ModelSpec("FedBaC's light CNN: 2 conv 3x3 (32, 64), 2 fc (128)", ("image",), 4),
     "cnn3": ModelSpec("FedA4's shallow CNN: 2 conv 3x3 (32, 64), 1 fc", ("image",), 4),
     "cnn4": ModelSpec("FedAvg's CNN: 2 conv 5x5 (32, 64), 2 fc (512)", ("image",), 4),

@@ -76,10 +76,10 @@ COUNTS = [
     ("mlp", ADULT, 3_392 + 528 + 136 + 18, 4_074),
     # 784*32+32 = 25120, 528, 136, 8*10+10 = 90
     ("mlp", MNIST, 25_120 + 528 + 136 + 90, 25_874),
-    # sides 28 -> 28 -> 14 -> 10 -> 5; 156 + 2416 + 48120 + 10164 + 850
-    ("lenet", MNIST, conv(1, 6, 5) + conv(6, 16, 5) + fc(400, 120) + fc(120, 84) + 850, 61_706),
-    # sides 32 -> 32 -> 16 -> 12 -> 6; 456 + 2416 + 69240 + 10164 + 850
-    ("lenet", CIFAR, conv(3, 6, 5) + conv(6, 16, 5) + fc(576, 120) + fc(120, 84) + 850, 83_126),
+    # sides 28 -> 24 -> 12 -> 8 -> 4; 156 + 2416 + 30840 + 10164 + 850
+    ("lenet", MNIST, conv(1, 6, 5) + conv(6, 16, 5) + fc(256, 120) + fc(120, 84) + 850, 44_426),
+    # sides 32 -> 28 -> 14 -> 10 -> 5; 456 + 2416 + 48120 + 10164 + 850
+    ("lenet", CIFAR, conv(3, 6, 5) + conv(6, 16, 5) + fc(400, 120) + fc(120, 84) + 850, 62_006),
     # padded: sides 8 -> 8 -> 4 -> 4 -> 2; 156 + 2416 + 7800 + 10164 + 850
     ("lenet", DIGITS, conv(1, 6, 5) + conv(6, 16, 5) + fc(64, 120) + fc(120, 84) + 850, 21_386),
     # sides 28 -> 14 -> 7, 64*49 = 3136 features; 320 + 18496 + 401536 + 1290
@@ -205,7 +205,7 @@ def test_lenet_is_the_printed_sequence() -> None:
     model = build_model("lenet", MNIST, 0)
     c1, c2, f1, f2, f3 = layers(model)
     x = batch(MNIST)
-    hidden = F.max_pool2d(F.relu(F.conv2d(x, *c1, padding=2)), 2)
+    hidden = F.max_pool2d(F.relu(F.conv2d(x, *c1)), 2)
     hidden = F.max_pool2d(F.relu(F.conv2d(hidden, *c2)), 2).flatten(1)
     hidden = F.relu(F.linear(F.relu(F.linear(hidden, *f1)), *f2))
     torch.testing.assert_close(model(x), F.linear(hidden, *f3))
