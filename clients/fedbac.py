@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from clients.base import Client, Received, Reply
-from fedsuite.core.vector import Vector, cosines
+from fedsuite.core.consensus import consensus, empty_history, recent, reliability, remember
+from fedsuite.core.vector import Doubles, Vector, cosines
 from tasks.evaluation import evaluate
 
 if TYPE_CHECKING:
@@ -47,18 +48,28 @@ class FedBacClient(Client):
         return super().train_round(received)
 
     def describe(self, update: Vector, received: Received) -> dict[str, float]:
-        """Compare an update with the momentum, now and over the last rounds."""
-        momentum = received["momentum"]
+        """Compare an update with the momentum, now and over the last rounds that counted."""
+        momentum, params, now = received["momentum"], self.params, self.context.round
         cosine = float(cosines(update[None], momentum)[0])
-        past = self.context.state.load().get("cosines", np.zeros(0))
+        before = history = self._history(received.number("counted"))
+        agreement = 0.0
         if momentum.any() and np.isfinite(cosine):
-            past = np.append(past, cosine)[-self.params.history :]
-        self.context.state.update({"cosines": past})
+            history = remember(before, now, cosine)
+            agreement = float(consensus(np.array(cosine), params.gamma, params.floor))
+        self.context.state.update({"cosines": history, "before": before, "round": np.array([now])})
+        steady = recent(history, now, params.history, params.window)
         return {
             "cosine": cosine,
-            "consensus": float(consensus(np.array(cosine), self.params.gamma)),
-            "reliability": reliability(past, self.params.alpha),
+            "consensus": agreement,
+            "reliability": reliability(steady, params.alpha),
         }
+
+    def _history(self, counted: float) -> Doubles:
+        """Return the cosines of rounds that the server counted; a lost reply did not count."""
+        state = self.context.state.load()
+        if "cosines" not in state:
+            return empty_history(self.params.history)
+        return state["cosines" if int(state["round"][0]) == counted else "before"]
 
     def correct_gradient(self) -> None:
         """Add the gradient of ``lam (1 - cos(w_local - w, vbar))``."""
@@ -77,16 +88,6 @@ class FedBacClient(Client):
         penalty = flat(torch.autograd.grad(self.params.lam * (1.0 - agreement), parameters))
         self.model.grads.copy_(task.detach() + penalty)
         return loss.detach()
-
-
-def consensus(cosines: np.ndarray, gamma: float) -> np.ndarray:
-    """Section 3.2: ``max(0, c)^gamma``."""
-    return np.maximum(np.asarray(cosines, dtype=np.float64), 0.0) ** gamma
-
-
-def reliability(history: np.ndarray, alpha: float) -> float:
-    """Section 3.3: ``exp(-alpha Var)`` over the recorded cosines; one value or none: 1."""
-    return float(np.exp(-alpha * np.var(history))) if len(history) else 1.0
 
 
 def cosine_gradient(update: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:

@@ -196,7 +196,8 @@ def test_what_the_method_saw_is_in_the_record(experiment: Experiment, algo: str)
 def test_fedbac_records_its_diagnostics(experiment: Experiment) -> None:
     folder = experiment("fedbac", num_rounds=3)
     last = read_lines(folder / "history.jsonl")[-1]
-    wanted = {"reliability_coupling", "contribution_coupling", "fairness_gap", "smoothness"}
+    couplings = {"reliability_coupling", "contribution_coupling", "fairness_gap"}
+    wanted = {"client_accuracy", "smoothness"} | couplings
     assert wanted <= set(last)
     assert read_document(folder / "summary.json")["smoothness"] == last["smoothness"]
 

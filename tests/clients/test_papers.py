@@ -16,9 +16,10 @@ from clients.base import Training
 from clients.feda4 import FedA4Client
 from clients.fedadw import FedAdwClient, discrepancy, top_layers
 from clients.fedavg import FedAvgClient
-from clients.fedbac import FedBacClient, consensus, cosine_gradient, reliability
+from clients.fedbac import FedBacClient, cosine_gradient
 from clients.freeloader import freeloading
 from clients.taco import TacoClient
+from fedsuite.core.consensus import consensus, recent, reliability, remember
 from strategies.feda4 import FedA4Params
 from strategies.fedadw import FedAdwParams
 from strategies.fedbac import FedBacParams
@@ -65,31 +66,81 @@ def test_a_freeloader_of_feda4_has_a_trajectory_of_the_right_length(tmp_path: Pa
 
 
 def fedbac(**changes: Any) -> FedBacParams:
-    return FedBacParams(**({"lam": 0.0, "history": 2, "score_clients": False} | changes))
+    plain = {"lam": 0.0, "history": 2, "floor": 0.0, "score_clients": False}
+    return FedBacParams(**(plain | changes))
+
+
+Scores = tuple[float, float, float]
+
+
+def compared(
+    folder: Path, momentum: list[float], number: int, counted: int, **changes: Any
+) -> Scores:
+    """One step from the origin, (1/2, 3/2): its cosine, consensus and reliability."""
+    context = place(folder, Training(local_steps=1, batch_size=1), number)
+    _, _, sent = fit(
+        FedBacClient, context, [0, 0], momentum, params=fedbac(**changes), counted=counted
+    )
+    return sent["cosine"], sent["consensus"], sent["reliability"]
+
+
+ALONG_X, ALONG_Y = 1 / math.sqrt(10), 3 / math.sqrt(10)  # of (1/2, 3/2) with (1, 0) and (0, 1)
 
 
 def test_fedbac_remembers_its_cosines(tmp_path: Path) -> None:
-    """One step from the origin gives (1/2, 3/2). No momentum: nothing recorded. With (1, 0) the
-    cosine is 1/sqrt(10), with (0, 1) 3/sqrt(10): variance 0.1.
-    """
-    one = Training(local_steps=1, batch_size=1)
+    """No momentum: nothing recorded. Then cosines 1/sqrt(10) and 3/sqrt(10): variance 0.1."""
     momenta = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
-    seen = []
-    for number, momentum in enumerate(momenta, start=1):
-        context = place(tmp_path, one, number)
-        _, _, metrics = fit(FedBacClient, context, [0, 0], momentum, params=fedbac())
-        seen.append((metrics["cosine"], metrics["consensus"], metrics["reliability"]))
-    low, high = 1 / math.sqrt(10), 3 / math.sqrt(10)
+    seen = [compared(tmp_path, m, t, counted=t - 1) for t, m in enumerate(momenta, start=1)]
     assert seen[0] == (0.0, 0.0, 1.0)
-    assert seen[1] == pytest.approx((low, low, 1.0))
-    assert seen[2] == pytest.approx((high, high, math.exp(-0.1)))
-    assert seen[3] == pytest.approx((high, high, 1.0))
+    assert seen[1] == pytest.approx((ALONG_X, ALONG_X, 1.0))
+    assert seen[2] == pytest.approx((ALONG_Y, ALONG_Y, math.exp(-0.1)))
+    assert seen[3] == pytest.approx((ALONG_Y, ALONG_Y, 1.0))
+
+
+def test_fedbac_forgets_a_round_that_did_not_count(tmp_path: Path) -> None:
+    """The reply of round 2 is lost: in round 3 the cosine of round 1 alone is remembered, so
+    there is nothing to vary; with it the variance would be 0.1.
+    """
+    compared(tmp_path, [0.0, 1.0], 1, counted=0)
+    compared(tmp_path, [1.0, 0.0], 2, counted=1)
+    assert compared(tmp_path, [0.0, 1.0], 3, counted=1)[2] == 1.0
+    assert compared(tmp_path, [1.0, 0.0], 4, counted=3)[2] == pytest.approx(math.exp(-0.1))
+
+
+def test_fedbac_counts_at_least_the_floor_as_agreement(tmp_path: Path) -> None:
+    """Against (-1, 0) the cosine is below the floor 0.2; without a momentum nothing is agreed."""
+    assert compared(tmp_path, [-1.0, 0.0], 1, 0, floor=0.2)[1] == pytest.approx(0.2)
+    assert compared(tmp_path, [0.0, 0.0], 1, 0, floor=0.2)[1] == 0.0
+    assert compared(tmp_path, [1.0, 0.0], 1, 0, floor=0.2)[1] == pytest.approx(ALONG_X)
+
+
+def test_a_freeloader_of_fedbac_claims_no_agreement_in_its_first_round(tmp_path: Path) -> None:
+    context, params = place(tmp_path, TWO_STEPS), fedbac()
+    (update,), _, sent = fit(
+        freeloading(FedBacClient), context, [0, 0], [0, 1], params=params, counted=0
+    )
+    assert not update.any() and sent["cosine"] == sent["consensus"] == 0.0
 
 
 def test_consensus_and_reliability_by_hand() -> None:
+    """Floor 0.1 and sharpness 2: 0.01 in place of nothing, 0.25 stays."""
     np.testing.assert_allclose(consensus(np.array([-0.5, 0.5]), 2.0), [0.0, 0.25])
+    np.testing.assert_allclose(consensus(np.array([-0.5, 0.5]), 2.0, 0.1), [0.01, 0.25])
     assert reliability(np.zeros(0), 1.0) == reliability(np.array([0.3]), 9.0) == 1.0
     assert reliability(np.array([0.0, 2.0]), 0.5) == pytest.approx(math.exp(-0.5))
+
+
+def test_the_windows_by_hand() -> None:
+    """H = 2, cosines of rounds 1, 4, 5 and 6 with room for three: by values 5 and 6, by rounds
+    6-2 to 6. In round 7 not sampled, in round 8 by rounds only 6 is left of these.
+    """
+    history = np.zeros((3, 2))
+    for number in (1, 4, 5, 6):
+        history = remember(history, number, number / 10)
+    assert recent(history, 6, 2, "values").tolist() == [0.5, 0.6]
+    assert recent(history, 6, 2, "rounds").tolist() == [0.4, 0.5, 0.6]
+    assert recent(history, 8, 2, "rounds").tolist() == [0.6]
+    assert recent(np.zeros((3, 2)), 1, 2, "rounds").tolist() == []
 
 
 def test_the_cosines_gradient_agrees_with_autograd() -> None:
@@ -111,8 +162,31 @@ def test_the_update_regulariser_by_hand(tmp_path: Path) -> None:
     g = (-1/2, -3/2) less that: (-0.310263, -1.563246); u = (0.655132, 2.281623).
     """
     context = place(tmp_path, TWO_STEPS)
-    (update,), _, _ = fit(FedBacClient, context, [0, 0], [0, 7], params=fedbac(lam=1.0))
+    (update,), _, _ = fit(FedBacClient, context, [0, 0], [0, 7], params=fedbac(lam=1.0), counted=0)
     np.testing.assert_allclose(update, [0.655132, 2.281623], atol=1e-5)
+
+
+@pytest.mark.parametrize("regularizer", ["update", "gradient"])
+@pytest.mark.parametrize("length", [1e-3, 5.0, 400.0])
+def test_the_length_of_the_momentum_does_not_matter(
+    tmp_path: Path, regularizer: str, length: float
+) -> None:
+    """Along (3, 4)/5, whatever its length: the pull of lam 1 is that of the unit vector."""
+    params, momentum = fedbac(lam=1.0, regularizer=regularizer), np.array([0.6, 0.8])
+    (unit,), _, _ = fit(
+        FedBacClient, place(tmp_path, TWO_STEPS), [0, 0], momentum, params=params, counted=0
+    )
+    (update,), _, _ = fit(
+        FedBacClient,
+        place(tmp_path, TWO_STEPS),
+        [0, 0],
+        momentum * length,
+        params=params,
+        counted=0,
+    )
+    np.testing.assert_allclose(update, unit, rtol=1e-5)
+    (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0, 0])
+    assert np.abs(unit - plain).max() > 1e-3
 
 
 def test_the_gradient_regulariser_pulls_the_step_towards_the_momentum(tmp_path: Path) -> None:
@@ -124,7 +198,9 @@ def test_the_gradient_regulariser_pulls_the_step_towards_the_momentum(tmp_path: 
     results = {}
     for printed in (False, True):
         params = fedbac(lam=1.0, regularizer="gradient", printed_sign=printed)
-        (update,), _, _ = fit(FedBacClient, place(tmp_path, one), [0, 0], [0, 7], params=params)
+        (update,), _, _ = fit(
+            FedBacClient, place(tmp_path, one), [0, 0], [0, 7], params=params, counted=0
+        )
         results[printed] = update
     np.testing.assert_allclose(results[False], [0.5 + 0.0474342, 1.5 - 0.0158114], atol=1e-5)
     np.testing.assert_allclose(results[True], [0.5 - 0.0474342, 1.5 + 0.0158114], atol=1e-5)

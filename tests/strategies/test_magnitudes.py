@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.fedadw import discrepancy
-from clients.fedbac import consensus, cosine_gradient, reliability
+from clients.fedbac import cosine_gradient
+from fedsuite.core.consensus import consensus, reliability
 from fedsuite.core.vector import (
     Doubles,
     Matrix,
