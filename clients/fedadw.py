@@ -13,7 +13,7 @@ import torch
 
 from clients.base import Client, Evaluation, Received, Reply, epoch_plan
 from fedsuite.core.flat_model import FlatModel
-from fedsuite.core.vector import Vector
+from fedsuite.core.vector import Vector, top_layers
 
 if TYPE_CHECKING:
     from strategies.fedadw import FedAdwParams
@@ -24,8 +24,18 @@ LOSSES = 10
 class FedAdwClient(Client):
     """Keeps its model and its mixing weights; sends the update and its discrepancy."""
 
+    sends: ClassVar[tuple[str, ...]] = ("update", "ala_weights")
     personal: ClassVar[bool] = True
     params: FedAdwParams
+
+    def outgoing(self) -> tuple[str, ...]:
+        """Send the mixing weights only on request."""
+        return self.sends if self.params.send_weights else ("update",)
+
+    def length(self, name: str) -> int:
+        """There is one mixing weight per parameter of the top layers."""
+        top = top_start(self.model, self.params.ala_layers)
+        return self.model.size - (top if name == "ala_weights" else 0)
 
     def train_round(self, received: Received) -> Reply:
         """Mix, train, and keep the model and the mixing weights."""
@@ -37,7 +47,8 @@ class FedAdwClient(Client):
             self.context.state.update(
                 {"model": self.model.vector(), "weights": weights, "learnt": times}
             )
-        return Reply({"update": update}, metrics | self.describe(update, received))
+        vectors = {"update": update, "ala_weights": weights}
+        return Reply(vectors, metrics | self.describe(update, received))
 
     def describe(self, update: Vector, received: Received) -> dict[str, float]:
         """Send how far the own classes are from uniform."""
@@ -57,7 +68,7 @@ class FedAdwClient(Client):
         """Load the start of a round; return the mixing weights and numbers about them."""
         self.model.load(model)
         state = self.context.state.load(after_round=next_round > self.context.round)
-        top = top_layers(self.model, self.params.ala_layers)
+        top = top_start(self.model, self.params.ala_layers)
         if not self.params.adaptive or "model" not in state:
             return np.ones(self.model.size - top, np.float32), {"ala-epochs": 0}
         ala = LocalAggregation(self, top, state, next_round)
@@ -135,16 +146,13 @@ class LocalAggregation:
 
 
 def discrepancy(label_counts: np.ndarray) -> float:
-    """Eq. 11 the right way up: ``KL(C || uniform)`` in nats, ``0 log 0 = 0``."""
+    """Eq. 11 without its sign: ``KL(C || uniform)`` in nats, ``0 log 0 = 0``."""
     counts = np.asarray(label_counts, dtype=np.float64)
     shares = counts / counts.sum()
     logs = np.log(shares * len(shares), out=np.zeros_like(shares), where=shares > 0)
     return max(float(shares @ logs), 0.0)
 
 
-def top_layers(model: FlatModel, count: int) -> int:
+def top_start(model: FlatModel, count: int) -> int:
     """Return where the top ``count`` layers start in the flat vector; 0 layers means all."""
-    starts: dict[str, int] = {}
-    for name, part in model.slices.items():
-        starts.setdefault(name.rpartition(".")[0], part.start)
-    return 0 if count == 0 else list(starts.values())[-min(count, len(starts))]
+    return next(iter(top_layers(model.shapes, count).values())).start

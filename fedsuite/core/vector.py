@@ -59,6 +59,31 @@ def last_layer(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
     return {name: place for name, place in places.items() if name.rpartition(".")[0] == owner}
 
 
+def layers(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Return where the layers lie, in order: modules with a weight of two dimensions or more.
+
+    A normalisation layer has weights of one dimension; it belongs to the layer before it.
+    """
+    places = slices({name: prod(shape) for name, shape in shapes.items()})
+    owners = {name: name.rpartition(".")[0] for name in shapes}
+    weighted = {owners[name] for name, shape in shapes.items() if len(shape) > 1}
+    starts: dict[str, int] = {}
+    for name, place in places.items():
+        if owners[name] in weighted:
+            starts.setdefault(owners[name], place.start)
+    ends = [*starts.values(), sum(prod(shape) for shape in shapes.values())][1:]
+    return {name: slice(a, b) for (name, a), b in zip(starts.items(), ends, strict=True)}
+
+
+def top_layers(shapes: Mapping[str, tuple[int, ...]], count: int) -> dict[str, slice]:
+    """Return where the last ``count`` layers lie; 0 means all, from the first entry on."""
+    found = list(layers(shapes).items())
+    chosen = dict(found[-count:])
+    if found and len(chosen) == len(found):
+        chosen[found[0][0]] = slice(0, found[0][1].stop)
+    return chosen
+
+
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
     """Return the inner product in float64, on one thread: BLAS would start several."""
     return float(np.einsum("i,i->", a, b, dtype=np.float64))

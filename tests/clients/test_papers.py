@@ -14,16 +14,19 @@ from bowl import Bowl, fit, place
 
 from clients.base import Training
 from clients.feda4 import FedA4Client
-from clients.fedadw import FedAdwClient, discrepancy, top_layers
+from clients.fedadw import FedAdwClient, discrepancy, top_start
 from clients.fedavg import FedAvgClient
 from clients.fedbac import FedBacClient, cosine_gradient
 from clients.freeloader import freeloading
 from clients.taco import TacoClient
 from fedsuite.core.consensus import consensus, recent, reliability, remember
+from fedsuite.core.flat_model import FlatModel
 from strategies.feda4 import FedA4Params
 from strategies.fedadw import FedAdwParams
 from strategies.fedbac import FedBacParams
 from strategies.taco import TacoParams
+from tasks.models import build_model
+from tasks.shapes import DataShape
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
 
@@ -243,6 +246,34 @@ def test_the_first_learning_goes_on_until_losses_settle(tmp_path: Path) -> None:
     assert epochs == [0, 10, 1]
 
 
+def test_the_first_learning_has_many_epochs_and_later_ones_have_one(tmp_path: Path) -> None:
+    """Round 1 ends at an own top of 1.5. Round 2 receives 4.5: the gap is 3, the bowl's gradient
+    by W is 9 (W - 1/2), and with rate 1/18 every epoch halves W - 1/2. Three epochs from 1:
+    W = 0.5625, a start of 3.1875, after its step 3.09375. Round 3 receives 6.09375, again 3
+    away: W - (-0.03125) is halved once, 0.265625; three times would be 0.04297.
+    """
+    one = Training(local_steps=1, batch_size=1)
+    params = replace(ADW, ala_lr=1 / 18, ala_tolerance=1e-12, ala_max_epochs=3)
+    seen = []
+    for number, top in enumerate((0.0, 4.5, 6.09375), start=1):
+        context = place(tmp_path, one, number)
+        _, _, metrics = fit(FedAdwClient, context, [0, top], params=params)
+        seen.append((metrics["ala-epochs"], metrics.get("ala-mean", 1.0)))
+    assert seen == [(0, 1.0), (3, pytest.approx(0.5625)), (1, pytest.approx(0.265625))]
+
+
+def test_fedadw_sends_its_mixing_weights_on_request(tmp_path: Path) -> None:
+    """One weight of the top layer: 1 before there is anything to mix, then 0 as above."""
+    one, params = Training(local_steps=1, batch_size=1), replace(ADW, send_weights=True)
+    vectors, _, _ = fit(FedAdwClient, place(tmp_path, one, 1), [0, 0], params=params)
+    assert [v.tolist() for v in vectors] == [[0.5, 1.5], [1.0]]
+    vectors, _, _ = fit(FedAdwClient, place(tmp_path, one, 2), [0, 0.5], params=params)
+    assert vectors[1].tolist() == [0.0]
+    cheat = freeloading(FedAdwClient)
+    vectors, _, _ = fit(cheat, place(tmp_path, one, 3), [0, 0], params=params)
+    assert [len(v) for v in vectors] == [2, 1]
+
+
 def test_static_fedadw_is_plain_training(tmp_path: Path) -> None:
     one = Training(local_steps=1, batch_size=1)
     for number in (1, 2):
@@ -260,9 +291,16 @@ def test_everything_below_stays_trainable_after_mixing(tmp_path: Path) -> None:
         assert all(p.requires_grad for p in context.model.module.parameters())
 
 
-def test_top_layers_by_hand(tmp_path: Path) -> None:
+def test_where_the_top_layers_start_by_hand(tmp_path: Path) -> None:
     model = place(tmp_path, TWO_STEPS).model
-    assert [top_layers(model, count) for count in (0, 1, 2, 9)] == [0, 1, 0, 0]
+    assert [top_start(model, count) for count in (0, 1, 2, 9)] == [0, 1, 0, 0]
+
+
+def test_the_top_two_layers_of_resnet18_are_its_last_convolution_and_fc() -> None:
+    """From the end: fc 512*10 + 10 = 5130, a batch norm of 2*512, a convolution of 9*512*512."""
+    model = FlatModel(build_model("resnet18", DataShape("image", (3, 32, 32), 10), 0))
+    tops = [model.size - top_start(model, count) for count in (1, 2)]
+    assert tops == [5130, 5130 + 1024 + 9 * 512 * 512]
 
 
 def test_the_bowl_is_what_it_says(tmp_path: Path) -> None:

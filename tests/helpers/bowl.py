@@ -24,12 +24,12 @@ class Point(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.low = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1))})
-        self.top = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1))})
+        self.low = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1, 1))})
+        self.top = nn.ParameterDict({"weight": nn.Parameter(torch.zeros(1, 1))})
 
     def at(self) -> torch.Tensor:
         """The point."""
-        return torch.cat([self.low["weight"], self.top["weight"]])
+        return torch.cat([self.low["weight"], self.top["weight"]]).flatten()
 
 
 class Bowl:

@@ -44,6 +44,7 @@ def test_weights_are_shares(rows: list[tuple[int, float]], x: float, y: float) -
         ({}, 9 / 7),
         ({"weights": "samples"}, 2.0),
         ({"normalise_discrepancy": False}, 1.0),
+        ({"discrepancy_sign": "reward"}, (0.6 + 3 * 1.1) / 1.7),
     ],
 )
 def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
@@ -51,6 +52,7 @@ def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
 
     Divided by their sum they are 0 and 1: weights 0.6 and 0.1, that is 6/7 and 1/7: 9/7.
     As they are, 0.5 - 2 + 0.1 < 0: the second has no weight. By samples the mean is 2.
+    Rewarded, the weights are 0.6 and 1.1 of 1.7.
     """
     strategy = FedAdw(
         RunInfo(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
@@ -69,3 +71,49 @@ def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
         )
     )
     assert model[0] == pytest.approx(expected)
+
+
+SHAPES = {"conv.weight": (2, 1), "norm.weight": (3,), "norm.bias": (3,), "fc.weight": (1, 4)}
+
+
+def mixing(sent: list[list[float]]) -> tuple[FedAdw, Round]:
+    """A round in which clients 0 and 2 of three send the weights of the layer below fc and fc."""
+    info = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=SHAPES)
+    strategy = FedAdw(info, FedAdwParams(send_weights=True))
+    strategy.model = np.zeros(12, np.float32)
+    this_round = Round(
+        number=1,
+        model=strategy.model,
+        clients=[0, 2],
+        arrays={
+            "update": np.zeros((2, 12), np.float32),
+            "ala_weights": np.array(sent, np.float32),
+        },
+        buffers=np.zeros((2, 0), np.float32),
+        num_examples=np.ones(2),
+        num_steps=np.ones(2),
+        lr=0.1,
+        metrics=[{"discrepancy": 0.0}, {"discrepancy": 0.0}],
+    )
+    strategy.aggregate(this_round)
+    return strategy, this_round
+
+
+def test_the_last_mixing_weights_are_kept_and_their_means_recorded() -> None:
+    """Conv has two entries and takes the six of the norm with it, fc has four."""
+    rows = [[0.5] * 8 + [1.0, 1.0, 0.0, 0.0], [1.0] * 8 + [0.0] * 4]
+    strategy, this_round = mixing(rows)
+    assert strategy.lengths() == {"update": 12, "ala_weights": 12}
+    assert this_round.scalars == {"ala_conv": 0.75, "ala_fc": 0.25}
+    assert this_round.per_client["ala_fc"].tolist() == [0.5, 0.0]
+    assert strategy.ala_weights.tolist() == [rows[0], [1.0] * 12, rows[1]]
+    again = FedAdw(strategy.info, strategy.params)
+    again.load_state(strategy.state())
+    assert np.array_equal(again.ala_weights, strategy.ala_weights)
+
+
+def test_only_the_top_layers_weights_are_expected() -> None:
+    info = RunInfo(num_clients=3, client_sizes={}, seed=0, shapes=SHAPES)
+    strategy = FedAdw(info, FedAdwParams(send_weights=True, ala_layers=1))
+    assert strategy.lengths()["ala_weights"] == 4
+    assert "ala_weights" not in FedAdw(info).lengths()

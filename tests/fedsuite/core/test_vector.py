@@ -6,7 +6,16 @@ import math
 
 import numpy as np
 
-from fedsuite.core.vector import cosines, last_layer, mean_row, norms, sample_weights, weighted_sum
+from fedsuite.core.vector import (
+    cosines,
+    last_layer,
+    layers,
+    mean_row,
+    norms,
+    sample_weights,
+    top_layers,
+    weighted_sum,
+)
 
 
 def test_weighted_sum_by_hand() -> None:
@@ -35,3 +44,15 @@ def test_a_thousand_small_numbers_are_not_lost_beside_a_large_one() -> None:
 def test_the_last_layers_parts_by_hand() -> None:
     shapes = {"body.weight": (2, 3), "fc.weight": (2, 2), "fc.bias": (2,)}
     assert last_layer(shapes) == {"fc.weight": slice(6, 10), "fc.bias": slice(10, 12)}
+
+
+def test_layers_by_hand() -> None:
+    """A stem's norm of 2 + 2 belongs to the convolution of 6 before it; the head has 4 + 2."""
+    shapes = {"conv.weight": (2, 3), "norm.weight": (2,), "norm.bias": (2,)}
+    shapes |= {"fc.weight": (2, 2), "fc.bias": (2,)}
+    assert layers(shapes) == {"conv": slice(0, 10), "fc": slice(10, 16)}
+    assert top_layers(shapes, 1) == {"fc": slice(10, 16)}
+    assert top_layers(shapes, 0) == top_layers(shapes, 2) == top_layers(shapes, 9) == layers(shapes)
+    first = {"scale.weight": (5,)} | shapes
+    assert top_layers(first, 0) == {"conv": slice(0, 15), "fc": slice(15, 21)}
+    assert top_layers({}, 2) == {}
