@@ -44,7 +44,7 @@ DATA: dict[str, tuple[int, int, DataShape]] = {
     "mnist": (60_000, 10_000, _images(1, 28, 10)),
     "fashion-mnist": (60_000, 10_000, _images(1, 28, 10)),
     "emnist": (20_000, 4_000, _images(1, 28, 62)),
-    "femnist": (341_873, 40_832, _images(1, 28, 62)),
+    "femnist-digits": (341_873, 40_832, _images(1, 28, 10)),
     "svhn": (73_257, 26_032, _images(3, 32, 10)),
     "cifar10": (50_000, 10_000, _images(3, 32, 10)),
     "cifar100": (50_000, 10_000, _images(3, 32, 100)),
@@ -103,6 +103,8 @@ def run_seconds(config: RunConfig, algo: str) -> float:
         train, test = train + test, 0
     if config.partition == "shards" and config.num_shards:
         train = train * config.num_clients * config.shards_per_client // config.num_shards
+    if config.partition == "natural" and config.natural_rows:
+        train = config.natural_rows
     own_test = train * config.client_test_fraction
     clients = config.num_clients * config.fraction_train
     rows = (train - own_test) / config.num_clients

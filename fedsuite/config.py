@@ -66,6 +66,11 @@ class RunConfig:
     )
     shards_per_client: int = setting(2, "shards per client (partition=shards)", low=1)
     classes_per_client: int = setting(2, "classes per client (partition=pathological)", low=1)
+    natural_rows: int = setting(
+        0,
+        "samples of owners pooled onto the clients (partition=natural); 0 = one owner per client",
+        low=0,
+    )
     size_ratio: float = setting(
         10.0, "samples of the largest client over the smallest's (partition=sizes)", low=1
     )

@@ -17,6 +17,7 @@ class DatasetSpec:
     ``input_shape`` is (C, H, W) for images and (length,) for text; a table's is known only from
     its categories. ``num_classes`` is that of the complete dataset: what the data itself says
     goes first. ``test_split`` None means there is none, and a tenth of train is held out.
+    ``first_classes`` keeps the rows of the first so many classes; 0 keeps all.
     """
 
     name: str
@@ -35,6 +36,7 @@ class DatasetSpec:
     input_shape: tuple[int, ...] = ()
     max_words: int = 0
     embedded: bool = False
+    first_classes: int = 0
 
 
 def _image(
@@ -51,13 +53,15 @@ def _image(
     owner: str | None = None,
     test_split: str | None = "test",
     embedded: bool = False,
+    folder: str = "",
+    first_classes: int = 0,
 ) -> DatasetSpec:
     return DatasetSpec(
         name=name,
         summary=summary,
         hub_id=hub_id,
         hub_subset=hub_subset,
-        folder=name.replace("-", "_"),
+        folder=folder or name.replace("-", "_"),
         inputs=inputs,
         label=label,
         owner=owner,
@@ -68,6 +72,7 @@ def _image(
         default_model=default_model,
         input_shape=input_shape,
         embedded=embedded,
+        first_classes=first_classes,
     )
 
 
@@ -138,6 +143,19 @@ _SPECS = (
         label="character",
         owner="writer_id",
         test_split=None,
+    ),
+    _image(
+        "femnist-digits",
+        "28x28 handwritten digits of femnist, by writer",
+        "flwrlabs/femnist",
+        (1, 28, 28),
+        10,
+        "lenet",
+        label="character",
+        owner="writer_id",
+        test_split=None,
+        folder="femnist",
+        first_classes=10,
     ),
     # No parquet copy of ByClass is known on the hub, only loading scripts that no longer run.
     _image(

@@ -30,7 +30,9 @@ PARTITIONS: dict[str, Scheme] = {
     ),
     "pathological": Scheme("classes-per-client classes each", ("classes_per_client",)),
     "groups": Scheme("TACO's groups A, B, C with 10, 20 and 50 % of the labels"),
-    "natural": Scheme("one owner of the data per client"),
+    "natural": Scheme(
+        "one owner of the data per client, or owners of natural-rows rows pooled", ("natural_rows",)
+    ),
     "sizes": Scheme(
         "random rows in geometric sizes, largest = size-ratio x smallest", ("size_ratio",)
     ),
@@ -45,6 +47,7 @@ class PartitionOptions:
     num_shards: int = 0  # 0: num_clients * shards_per_client
     shards_per_client: int = 2
     classes_per_client: int = 2
+    natural_rows: int = 0  # 0: one owner per client
     size_ratio: float = 10.0  # sizes: largest client / smallest client
 
     def __post_init__(self) -> None:
@@ -52,7 +55,8 @@ class PartitionOptions:
         alpha = self.dirichlet_alpha
         if not 0 < alpha < math.inf:
             raise invalid("dirichlet-alpha", alpha, "it must be more than 0.")
-        lowest = {"num_shards": 0, "shards_per_client": 1, "classes_per_client": 1, "size_ratio": 1}
+        lowest = {"num_shards": 0, "shards_per_client": 1, "classes_per_client": 1}
+        lowest |= {"natural_rows": 0, "size_ratio": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
             if not low <= value < math.inf:

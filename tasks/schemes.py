@@ -162,6 +162,8 @@ def groups(request: Request) -> Parts:
 def natural(request: Request) -> Parts:
     """Give each client one owner's rows: ``num_clients`` owners drawn, in owner order.
 
+    With ``natural_rows`` owners are drawn until they hold so many rows, and pooled.
+
     This is ``NaturalIdPartitioner`` in vectorised form: that one walks the rows in Python, and
     takes a minute for the 3.3 million of Shakespeare.
     """
@@ -180,8 +182,37 @@ def natural(request: Request) -> Parts:
         )
     ends = np.cumsum(np.bincount(owner))
     rows_of = np.split(np.argsort(owner, kind="stable"), ends[:-1])
-    draw = generator(request.seed, "owners")
-    return [rows_of[name] for name in np.sort(draw.permutation(len(names))[: request.num_clients])]
+    drawn = generator(request.seed, "owners").permutation(len(names))
+    if request.options.natural_rows:
+        return _pool_owners(request, [rows_of[name] for name in drawn])
+    return [rows_of[name] for name in np.sort(drawn[: request.num_clients])]
+
+
+def _pool_owners(request: Request, owned: Parts) -> Parts:
+    """Deal owners, in the order drawn, each to the client with the fewest rows so far.
+
+    The last owner gives only as many rows as are still wanted.
+    """
+    wanted, total = request.options.natural_rows, len(request.labels)
+    if wanted > total:
+        raise invalid("natural-rows", wanted, f"there are {total} samples. Use at most {total}.")
+    hands: list[Parts] = [[] for _ in range(request.num_clients)]
+    held = np.zeros(request.num_clients, dtype=np.int64)
+    for rows in owned:
+        part = rows[: wanted - held.sum()]
+        if not len(part):
+            break
+        client = int(np.argmin(held))
+        hands[client].append(part)
+        held[client] += len(part)
+    if not held.all():
+        raise invalid(
+            "natural-rows",
+            wanted,
+            f"so many are held by {np.count_nonzero(held)} of the owners drawn, fewer than "
+            f"num-clients = {request.num_clients}. Use more samples or fewer clients.",
+        )
+    return [np.concatenate(hand) for hand in hands]
 
 
 def sizes(request: Request) -> Parts:

@@ -142,6 +142,10 @@ def _check_columns(spec: DatasetSpec, present: Sequence[str], where: str) -> Non
 
 def _as_rows(spec: DatasetSpec, train: pa.Table, test: pa.Table | None) -> Rows:
     names = _class_names(train.schema, spec.label)
+    if spec.first_classes:
+        names = names[: spec.first_classes] if names else None
+        train = _of_first_classes(spec, train)
+        test = _of_first_classes(spec, test) if test is not None else None
     if test is None:
         train, test = hold_out_test(spec, train)
     if not train.num_rows or not test.num_rows:
@@ -150,6 +154,16 @@ def _as_rows(spec: DatasetSpec, train: pa.Table, test: pa.Table | None) -> Rows:
             f"{test.num_rows} to test on."
         )
     return Rows(train, test, names)
+
+
+def _of_first_classes(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """Keep the rows of the first classes, which must be numbered."""
+    if not pa.types.is_integer(table[spec.label].type):
+        raise UserError(
+            f"Dataset '{spec.name}' keeps the classes 0 to {spec.first_classes - 1}, but column "
+            f"'{spec.label}' holds {table[spec.label].type} and not class numbers."
+        )
+    return table.filter(pc.less(table[spec.label], spec.first_classes))
 
 
 def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:

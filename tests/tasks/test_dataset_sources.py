@@ -27,7 +27,9 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def from_folder(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> None:
     """Let a dataset's hub id be a local folder, which the hub's library loads the same way."""
     monkeypatch.setitem(
-        DATASETS, name, dataclasses.replace(DATASETS[name], hub_id=str(folder / name))
+        DATASETS,
+        name,
+        dataclasses.replace(DATASETS[name], hub_id=str(folder / DATASETS[name].folder)),
     )
 
 
@@ -41,8 +43,11 @@ def test_the_hub_gives_the_same_arrays_as_a_mirror(
         sample_mirror(tmp_path, name)
         from_folder(monkeypatch, name, tmp_path)
     (tmp_path / "svhn" / "README.md").write_text(f"---\n{card}---\n")
-    (tmp_path / "adult" / "test-00000-of-00001.parquet").unlink()
-    for name, rows, train in (("svhn", 32, 24), ("adult", 24, 22)):
+    sample_mirror(tmp_path, "femnist")  # classes 0 to 23, ten of them digits
+    from_folder(monkeypatch, "femnist-digits", tmp_path)
+    for folder in ("adult", "femnist"):
+        (tmp_path / folder / "test-00000-of-00001.parquet").unlink()
+    for name, rows, train in (("svhn", 32, 24), ("adult", 24, 22), ("femnist-digits", 10, 9)):
         mirror = load_dataset(name, str(tmp_path), tmp_path / "cache")
         hub = load_dataset(name, "", tmp_path / "cache")
         assert (mirror.source, hub.source) == ("data-root", "hub")

@@ -14,6 +14,8 @@ from mirrors import adult_rows, encode, grey, sample_mirror, write_split
 from fedsuite.core.settings import UserError
 from tasks.dataset_cache import load_dataset
 from tasks.datasets import DATASETS
+from tasks.partitions import PartitionOptions
+from tasks.split import partition
 
 # The embedded dataset
 
@@ -89,8 +91,8 @@ def test_every_dataset_loads_from_hub_shaped_parquet(
 
 
 def test_the_default_models_and_columns_are_declared() -> None:
-    names = "digits mnist fashion-mnist cifar10 cifar100 svhn stl10 tiny-imagenet femnist emnist "
-    assert " ".join(DATASETS) == names + "adult ag-news shakespeare"
+    names = "digits mnist fashion-mnist cifar10 cifar100 svhn stl10 tiny-imagenet femnist "
+    assert " ".join(DATASETS) == names + "femnist-digits emnist adult ag-news shakespeare"
     models = {"cnn2", "lenet", "cnn6", "resnet18", "mlp", "fasttext", "lstm"}
     assert {spec.default_model for spec in DATASETS.values()} == models
     assert DATASETS["femnist"].owner == "writer_id"
@@ -257,6 +259,31 @@ def test_a_tenth_is_held_out_once_and_for_all(tmp_path: Path) -> None:
     held_out = [v for i, v in enumerate(values) if i not in set(first.y[45:].tolist())]
     expected = (np.array(values)[first.y] - np.mean(held_out)) / np.std(held_out)
     np.testing.assert_allclose(first.x[:, 0, 0, 0], expected, rtol=1e-5)
+
+
+def test_femnist_digits_are_the_first_ten_classes_of_femnist(tmp_path: Path, cache: Path) -> None:
+    """Of 124 rows, two of each class, 20 are digits: 18 to train on, 2 held out, by writer."""
+    columns: dict[str, list[Any]] = {
+        "image": [grey(2 * i) for i in range(124)],
+        "character": [i % 62 for i in range(124)],
+        "writer_id": [f"w{i % 3}" for i in range(124)],
+    }
+    names = [*"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
+    write_split(tmp_path / "femnist", "train", columns, "character", names)
+    data = load_dataset("femnist-digits", str(tmp_path), cache)
+    assert data.class_names == tuple("0123456789") and data.shape.num_classes == 10
+    assert (data.num_train, len(data.y)) == (18, 20)
+    assert np.bincount(data.y).tolist() == [2] * 10
+    pixels = np.array([2 * i for i in range(124) if i % 62 < 10])
+    order = np.argsort(data.x[:, 0, 0, 0])
+    writers = np.array([i % 3 for i in range(124) if i % 62 < 10])
+    assert data.owners is not None and data.owners[order].tolist() == writers.tolist()
+    scaled = (pixels - pixels.mean()) / pixels.std()
+    ours = data.x[order, 0, 0, 0]
+    np.testing.assert_allclose((ours - ours.mean()) / ours.std(), scaled, atol=1e-5)
+    parts = partition("natural", data.y, 3, PartitionOptions(), 0, owners=data.owners)
+    assert [len(set(data.owners[part].tolist())) for part in parts] == [1, 1, 1]
+    assert load_dataset("femnist", str(tmp_path), cache).shape.num_classes == 62
 
 
 def test_held_out_windows_share_no_text_with_train(tmp_path: Path, cache: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from splits import TEN_CLASSES, divide
 
+from fedsuite.core.settings import UserError
 from tasks.flower_partitioners import divide_by
 from tasks.partitions import group_of
 from tasks.split import label_counts
@@ -101,6 +102,34 @@ def test_pathological_holds_all_it_can_with_few_clients(clients: int, held: int)
     assert np.count_nonzero(holders) == held
     assert holders.max() - holders.min() <= 1
     assert counts.sum() == 60 * held
+
+
+def test_natural_pools_owners_up_to_a_number_of_rows() -> None:
+    """Owners of 5 rows each onto 2 clients, 18 rows wanted: three owners and 3 rows of a fourth.
+
+    The first two drawn start a client each, the third joins client 0 and the cut one client 1.
+    """
+    owners = np.repeat(np.arange(6), 5)
+    for seed in range(4):
+        parts = divide("natural", owners % 2, 2, seed, owners=owners, natural_rows=18)
+        shares = [np.bincount(owners[part], minlength=6) for part in parts]
+        assert [sorted(share[share > 0].tolist()) for share in shares] == [[5, 5], [3, 5]]
+
+
+def test_natural_takes_all_rows_where_all_are_wanted() -> None:
+    owners = np.array([0] * 4 + [1, 2, 3, 3])
+    parts = divide("natural", owners % 2, 2, owners=owners, natural_rows=8)
+    assert sum(len(part) for part in parts) == 8
+    held = [set(owners[part].tolist()) for part in parts]
+    assert not held[0] & held[1]
+
+
+def test_natural_says_what_number_of_rows_it_cannot_pool() -> None:
+    owners = np.repeat(np.arange(3), 5)
+    with pytest.raises(UserError, match=r"'16' for natural-rows: there are 15 samples"):
+        divide("natural", owners, 2, owners=owners, natural_rows=16)
+    with pytest.raises(UserError, match=r"'5' for natural-rows: so many are held by 1 of .* = 2"):
+        divide("natural", owners, 2, owners=owners, natural_rows=5)
 
 
 def test_groups_take_turns() -> None:
