@@ -32,13 +32,14 @@ class PFedMeClient(Client):
         self.model.load(received["model"])
         self.anchor = self.model.weights.clone()
         metrics = self.train(received.lr)
-        theta, update = self.model.vector(), to_numpy(self.anchor) - received["model"]
-        if np.isfinite(theta).all():
-            self.context.state.save({"theta": theta, "buffers": self.model.buffer_vector()})
-        return Reply({"update": update}, metrics)
+        theta, anchor = self.model.vector(), to_numpy(self.anchor)
+        own = theta if self.params.scored == "theta" else anchor
+        if np.isfinite(own).all():
+            self.context.state.save({"theta": own, "buffers": self.model.buffer_vector()})
+        return Reply({"update": anchor - received["model"]}, metrics)
 
     def evaluate_round(self, received: Received) -> Evaluation:
-        """Score ``theta``, or the received model before the first round of this client."""
+        """Score what was kept, or the received model before the first round of this client."""
         own = self.context.state.load(after_round=True)
         self.model.load(own.get("theta", received["model"]), own.get("buffers"))
         return self.score()

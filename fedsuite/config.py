@@ -83,7 +83,9 @@ class RunConfig:
     local_epochs: int = setting(1, "local epochs per round", low=1)
     local_steps: int = setting(0, "local steps per round; 0 = use local-epochs", low=0)
     batch_size: int = setting(16, "batch size", low=1)
-    optimizer: str = setting("sgd", "local optimizer", choices=("sgd", "adam"))
+    optimizer: str = setting(
+        "sgd", "local optimizer; what it remembers lasts one round", choices=("sgd", "adam")
+    )
     lr: float = setting(0.1, "local learning rate", above=0)
     lr_schedule: str = setting(
         "constant", "learning-rate schedule over rounds", choices=("constant", "exponential")
@@ -91,7 +93,9 @@ class RunConfig:
     lr_decay: float = setting(
         0.99, "decay per round, a factor (lr-schedule=exponential)", above=0, high=1
     )
-    momentum: float = setting(0.0, "momentum (optimizer=sgd)", low=0, high=0.9999)
+    momentum: float = setting(
+        0.0, "momentum (optimizer=sgd); starts at zero in every round", low=0, high=0.9999
+    )
     weight_decay: float = setting(0.0, "weight decay (L2 penalty)", low=0)
     server_lr: float = setting(1.0, "server learning rate, on the aggregated update", above=0)
     seed: int = setting(0, "seed of all random draws", low=0)

@@ -79,7 +79,7 @@ ALGORITHMS: dict[str, Entry] = {
     "feddual": Entry(
         "strategies.feddual:FedDual",
         "clients.feddual:FedDualClient",
-        "loss mixed with a divergence, barycentre for the last layer",
+        "our reading: loss mixed with a divergence, barycentre for the last layer",
     ),
     "fedfomo": Entry(
         "strategies.fedfomo:FedFomo",

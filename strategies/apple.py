@@ -30,7 +30,7 @@ class AppleParams:
     fade: float = setting(
         0.1, "fraction of the rounds over which the pull fades out", low=0, high=1
     )
-    p_lr: float = setting(1e-3, "learning rate of the relations", low=0)
+    p_lr: float = setting(0.01, "learning rate of the relations", low=0)
     start: str = setting(
         "shares",
         "initial relations: shares = data shares, own = own core only",

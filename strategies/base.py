@@ -34,6 +34,7 @@ from strategies.round import (
     Round,
     RoundRecord,
     RunInfo,
+    buffer_weights,
     grow_client_axes,
     round_half_up,
 )
@@ -126,7 +127,7 @@ class BaseStrategy(Strategy):
         return self.advance(this_round, self.combine(this_round, weights))
 
     def combine(self, this_round: Round, weights: np.ndarray) -> Vector:
-        """Return the weighted sum of updates, and record the weights."""
+        """Return the weighted sum of updates; record the weights, which buffers get too."""
         this_round.per_client["weight"] = weights
         return weighted_sum(weights, this_round.updates)
 
@@ -344,7 +345,8 @@ class BaseStrategy(Strategy):
             return
         self.model = model
         if self.buffers.size and self.shares_model:
-            self.buffers = weighted_sum(sample_weights(this_round.num_examples), this_round.buffers)
+            shares = buffer_weights(this_round.weights, this_round.num_examples)
+            self.buffers = weighted_sum(shares, this_round.buffers)
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]

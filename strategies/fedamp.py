@@ -4,6 +4,8 @@ Non-IID Data", AAAI 2021.
 Client ``i`` is pulled to a cloud model of its own, ``u_i = sum_j xi_ij w_j``. Others weigh
 ``xi_ij = alpha A'(x_ij) / (n - 1)`` with ``A'(x) = exp(-x / sigma) / sigma``, the own model the
 rest, ``xi_ii = 1 - sum_j xi_ij``. ``x_ij`` is ``|w_i - w_j|^2`` in units of its median over pairs.
+HeurFedAMP, for deep networks, fixes ``xi_ii`` and shares the rest by cosines:
+``xi_ij = (1 - xi_ii) exp(s cos(w_i, w_j)) / sum_{h != i} exp(s cos(w_i, w_h))``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from fedsuite.core.messages import Instruction
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import Matrix, Vector, weighted_sum
+from fedsuite.core.vector import Matrix, Vector, cosines, weighted_sum
 from strategies.base import Round, RunInfo
 from strategies.pool import PoolStrategy
 
@@ -29,7 +31,12 @@ class FedAmpParams:
         1.0, "scale of the attention, in units of the median squared distance", above=0
     )
     alpha: float = setting(1.0, "step size of the cloud models towards the others", above=0)
-    lam: float = setting(1.0, "pull towards the cloud model is lam/alpha; 0 = local", low=0)
+    lam: float = setting(0.1, "pull towards the cloud model is lam/alpha; 0 = local", low=0)
+    heuristic: bool = setting(False, "HeurFedAMP: attention by cosines instead of distances")
+    sharpness: float = setting(25.0, "heuristic=true: factor of the cosines (its sigma)", low=0)
+    self_weight: float = setting(
+        0.0, "heuristic=true: weight of the own model; 0 = 1/n of n models", low=0, high=1
+    )
 
 
 class FedAmp(PoolStrategy):
@@ -53,10 +60,7 @@ class FedAmp(PoolStrategy):
         """Keep the models and renew the attention between all."""
         model = super().aggregate(this_round)
         known = np.flatnonzero(self.known)
-        distances = squared_distances(self.rows()[known])
-        self.attention[np.ix_(known, known)] = attention(
-            distances, self.params.sigma, self.params.alpha
-        )
+        self.attention[np.ix_(known, known)] = self._attention(self.rows()[known])
         this_round.per_client["self_attention"] = np.diag(self.attention)[this_round.clients]
         this_round.scalars["mean_self_attention"] = float(np.diag(self.attention)[known].mean())
         return model
@@ -69,6 +73,13 @@ class FedAmp(PoolStrategy):
         """Restore the models and the attention."""
         super().load_state(state)
         self.attention = np.array(state["attention"])
+
+    def _attention(self, rows: Matrix) -> np.ndarray:
+        """Return the weights of the known models, of which ``rows`` are the updates."""
+        own = self.params
+        if own.heuristic:
+            return cosine_attention(self.model + rows, own.sharpness, own.self_weight)
+        return attention(squared_distances(rows), own.sigma, own.alpha)
 
 
 def squared_distances(rows: Matrix) -> np.ndarray:
@@ -90,4 +101,18 @@ def attention(distances: np.ndarray, sigma: float, alpha: float) -> np.ndarray:
     np.fill_diagonal(weights, 0.0)
     weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
     np.fill_diagonal(weights, np.maximum(1.0 - weights.sum(axis=1), 0.0))
+    return weights
+
+
+def cosine_attention(models: Matrix, sharpness: float, self_weight: float = 0.0) -> np.ndarray:
+    """Return HeurFedAMP's ``xi``: rows sum to 1; of one model alone it is all of it."""
+    count = len(models)
+    if count == 1:
+        return np.ones((1, 1))
+    own = self_weight or 1.0 / count
+    logits = sharpness * np.stack([cosines(models, model) for model in models])
+    np.fill_diagonal(logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    weights *= (1.0 - own) / weights.sum(axis=1, keepdims=True)
+    np.fill_diagonal(weights, own)
     return weights

@@ -16,9 +16,7 @@ from strategies.base import BaseStrategy
 class FedProxParams:
     """Settings of FedProx."""
 
-    zeta: float = setting(
-        0.1, "weight of the proximal term, also called mu; 0 = FedAvg", low=0, alias="mu"
-    )
+    zeta: float = setting(0.1, "weight of the proximal term; 0 = FedAvg", low=0, alias="mu")
 
 
 class FedProx(BaseStrategy):

@@ -28,6 +28,11 @@ class PFedMeParams:
     )
     personal_lr: float = setting(0.01, "learning rate of the personal model", above=0)
     beta: float = setting(1.0, "step of the server towards the mean; 1 = the mean", above=0)
+    scored: str = setting(
+        "theta",
+        "personal model that is scored: theta, or w = the client's copy w_i of the global one",
+        choices=("theta", "w"),
+    )
 
 
 class PFedMe(BaseStrategy):

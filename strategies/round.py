@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.serverapp import Grid
 
-from fedsuite.core.vector import Matrix, Vector
+from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,11 @@ class Round:
         """The ``(n, P)`` matrix of ``v_i = w_i - w``."""
         return self.arrays["update"]
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The weights that the method gave the updates; None if it gave none."""
+        return self.per_client.get("weight")
+
     def metric(self, name: str) -> np.ndarray:
         """One number that every client sent, in client order."""
         return np.array([metrics[name] for metrics in self.metrics], dtype=np.float64)
@@ -106,6 +111,21 @@ class RoundRecord:
 def round_half_up(value: float) -> int:
     """Round half up: 2.5 to 3."""
     return int(np.floor(value + 0.5))
+
+
+def buffer_weights(weights: np.ndarray | None, num_examples: np.ndarray) -> Doubles:
+    """Return the shares that float buffers are averaged with: those the method gave the updates.
+
+    Weights are scaled to sum 1, a negative one counts as none; without any, shares by samples.
+
+    >>> buffer_weights(np.array([0.0, 1.5, 0.5]), np.array([8, 1, 1]))
+    array([0.  , 0.75, 0.25])
+    """
+    if weights is None:
+        return sample_weights(num_examples)
+    given = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
+    total = given.sum()
+    return given / total if 0 < total < np.inf else sample_weights(num_examples)
 
 
 def grow_client_axes(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:

@@ -106,7 +106,13 @@ def settings(
 
 def _matches(word: str, key: str, field: dataclasses.Field[Any]) -> bool:
     starts = re.search(rf"\b{re.escape(word)}", field.metadata["help"], re.IGNORECASE)
-    return word.lower() in key or starts is not None
+    return word.lower() in key or word.lower() in _other_name(key, field) or starts is not None
+
+
+def _other_name(key: str, field: dataclasses.Field[Any]) -> str:
+    """Return the second key of a setting that has one: ``fedprox.mu`` of ``fedprox.zeta``."""
+    alias = field.metadata["alias"]
+    return f"{key.rpartition('.')[0]}.{alias}".lstrip(".") if alias else ""
 
 
 def _nothing_found(word: str, keys: Iterable[str]) -> str:
@@ -125,7 +131,9 @@ def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
     for heading in ("key", "default", "allowed", "meaning"):
         table.add_column(heading, no_wrap=heading == "key", overflow="fold")
     for key, field in found.items():
-        cells = (key, spell(field.default), allowed(field), field.metadata["help"])
+        other = _other_name(key, field)
+        meaning = field.metadata["help"] + (f"; {other} is the same setting" if other else "")
+        cells = (key, spell(field.default), allowed(field), meaning)
         table.add_row(*(Text(cell) for cell in cells))
     Console().print(table, highlight=False)
 

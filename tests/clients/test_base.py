@@ -57,6 +57,15 @@ def test_two_steps_of_fedprox_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(update, [-0.5, 1.5])
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_an_optimiser_remembers_nothing_of_the_last_round(tmp_path: Path, optimizer: str) -> None:
+    training = Training(local_steps=2, batch_size=1, optimizer=optimizer, momentum=0.9)
+    first, second = (
+        fit(FedAvgClient, place(tmp_path, training, number), [4, 4])[0] for number in (1, 2)
+    )
+    assert np.array_equal(first, second)
+
+
 def test_fedprox_without_its_term_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
     training = Training(local_steps=3, batch_size=1, momentum=0.9)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, training), [0.1, 0.7])

@@ -80,6 +80,14 @@ def test_pfedme_two_batches_by_hand(tmp_path: Path) -> None:
     assert metrics["steps"] == 2
 
 
+def test_pfedme_may_keep_its_copy_of_the_global_model_instead(tmp_path: Path) -> None:
+    """The two batches above: w_i = (0.4375, 1.3125) is kept in place of theta; what is sent stays."""
+    params = dataclasses.replace(PFEDME, scored="w")
+    (update,), _, _ = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0, 0], params=params)
+    assert np.array_equal(update, [0.4375, 1.3125])
+    assert np.array_equal(kept(tmp_path)["theta"], update)
+
+
 def test_pfedmes_inner_steps_by_hand(tmp_path: Path) -> None:
     """Two inner steps on one batch: theta = (0.5, 1.5), then g = (-0.5, -1.5) and pull
     (0.5, 1.5) cancel: theta stays; w_i = (0.25, 0.75), once per batch.

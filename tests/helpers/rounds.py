@@ -66,15 +66,16 @@ def meet(
     folder: Path,
     number: int = 1,
     training: Training = TWO_STEPS,
+    clients: Sequence[int] = (0, 1),
 ) -> dict[str, list[Vector]]:
-    """Let two clients, each in its own bowl, train and the strategy aggregate; lr 0.5.
+    """Let clients, each in its own bowl, train and the strategy aggregate; lr 0.5.
 
     Returns what the clients sent, by name.
     """
     shared = strategy.broadcast() | {"model": strategy.training_start()}
     sent: dict[str, list[Vector]] = {}
-    for client, bottom in enumerate(BOTTOMS):
-        context = place(folder / str(client), training, number, bottom)
+    for client in clients:
+        context = place(folder / str(client), training, number, BOTTOMS[client])
         instruction = strategy.instruction(client)
         params = dataclasses.replace(strategy.params, **instruction.params)
         arrays = shared | instruction.arrays
@@ -84,5 +85,6 @@ def meet(
         for name, vector in zip(bowl.outgoing(), vectors, strict=True):
             sent.setdefault(name, []).append(vector)
     others: dict[str, Any] = {name: rows for name, rows in sent.items() if name != "update"}
-    play(strategy, sent["update"], number=number, steps=training.local_steps, **others)
+    steps = training.local_steps
+    play(strategy, sent["update"], list(clients), number=number, steps=steps, **others)
     return sent

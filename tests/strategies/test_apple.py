@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strategies.apple import Apple, loss_schedule
+from strategies.apple import Apple, AppleParams, loss_schedule
 from strategies.base import Round, RunInfo
 
 
@@ -46,6 +46,11 @@ def test_a_round_by_hand() -> None:
     assert strategy.instruction(0).config == {"penalty": 0.1}
     assert np.array_equal(strategy.aggregate(received([2], [[1, 2]])), [10, 10])
     assert strategy.broadcast()["cores"].tolist() == [[10, 10], [10, 10], [11, 12]]
+
+
+def test_relations_learn_ten_times_faster_than_the_released_rate() -> None:
+    """The released 0.001 goes with momentum 0.9, whose steps add up to 1/(1 - 0.9) times that."""
+    assert AppleParams().p_lr == pytest.approx(0.001 / (1 - 0.9))
 
 
 def test_cores_survive() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,13 @@ from hypothesis import strategies as st
 
 from fedsuite.core.vector import Matrix
 from strategies.base import Round, RunInfo
-from strategies.fedamp import FedAmp, FedAmpParams, attention, squared_distances
+from strategies.fedamp import (
+    FedAmp,
+    FedAmpParams,
+    attention,
+    cosine_attention,
+    squared_distances,
+)
 
 SCALES = (0.0, 1e-18, 1.0, 1e18)
 
@@ -39,7 +46,7 @@ def received(updates: list[list[float]], clients: list[int], number: int = 1) ->
     )
 
 
-def server(count: int = 4, **params: float) -> FedAmp:
+def server(count: int = 4, **params: Any) -> FedAmp:
     sizes = dict.fromkeys(range(count), 1)
     info = RunInfo(num_clients=count, client_sizes=sizes, seed=0)
     strategy = FedAmp(info, FedAmpParams(**params))
@@ -147,3 +154,53 @@ def test_nothing_travels_to_a_client_that_scores_itself() -> None:
     strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
     strategy.training_round = 0
     assert strategy.instruction(0).arrays["cloud"].size == 0
+
+
+def test_cosine_attention_by_hand() -> None:
+    """(2, 0), (0, 3), (1, 1): cosines 0, 1/sqrt 2 and 1/sqrt 2; lengths do not matter.
+
+    With factor 2 and a half for oneself the first gives e^0 and e^sqrt 2 their shares of 1/2, the
+    third its two others a quarter each.
+    """
+    models = np.array([[2, 0], [0, 3], [1, 1]], np.float32)
+    near = math.exp(math.sqrt(2))
+    a, b = 0.5 / (1 + near), 0.5 * near / (1 + near)
+    expected = [[0.5, a, b], [a, 0.5, b], [0.25, 0.25, 0.5]]
+    np.testing.assert_allclose(cosine_attention(models, 2.0, 0.5), expected, rtol=1e-6)
+
+
+def test_the_own_model_weighs_one_nth_unless_said_otherwise() -> None:
+    models = np.array([[2, 0], [0, 3], [1, 1], [-1, 0]], np.float32)
+    weights = cosine_attention(models, 0.0)
+    np.testing.assert_allclose(weights, np.full((4, 4), 0.25))
+    assert cosine_attention(models, 25.0, 1.0).tolist() == np.eye(4).tolist()
+    assert cosine_attention(models[:1], 25.0, 0.3).tolist() == [[1.0]]
+
+
+@given(matrices(), st.floats(0, 1000), st.floats(0, 1))
+def test_cosine_weights_are_shares_at_any_magnitude(
+    rows: Matrix, sharpness: float, own: float
+) -> None:
+    weights = cosine_attention(rows, sharpness, own)
+    assert np.isfinite(weights).all() and (weights >= 0).all()
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+
+
+def test_a_heuristic_round_by_hand() -> None:
+    """Cosines are of models, not of updates: (10, 10) + (0, 0), + (-10, 0) and + (-10, -20) are
+    (10, 10), (0, 10) and (0, -10), with cosines 1/sqrt 2, -1/sqrt 2 and -1. A quarter for oneself:
+    the first has 3/4 to give, in the ratio e to 1/e for sharpness sqrt 2.
+    """
+    strategy = server(heuristic=True, sharpness=math.sqrt(2), self_weight=0.25)
+    this_round = received([[0, 0], [-10, 0], [-10, -20]], [0, 1, 3])
+    assert np.array_equal(strategy.aggregate(this_round), [10, 10])
+    e = math.e
+    up, down = 0.75 * e / (e + 1 / e), 0.75 / e / (e + 1 / e)
+    cloud = strategy.instruction(0).arrays["cloud"]
+    np.testing.assert_allclose(cloud, [2.5, 2.5 + 10 * up - 10 * down], rtol=1e-5)
+    np.testing.assert_allclose(this_round.per_client["self_attention"], 0.25)
+    assert strategy.instruction(2).arrays["cloud"].size == 0
+
+
+def test_the_default_pull_is_a_tenth_and_by_distances() -> None:
+    assert FedAmpParams().lam == 0.1 and not FedAmpParams().heuristic

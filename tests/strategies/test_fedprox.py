@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fedsuite.cli.run import read_settings
 from fedsuite.config import parse
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
+from fedsuite.suites.definition import read_suite
 
 
 @pytest.mark.parametrize("algo", ["fedprox", "fedprox-tailored"])
@@ -26,3 +28,40 @@ def test_mu_and_zeta_with_two_values_are_refused() -> None:
     assert dict(parse(both).params) == {"zeta": 0.1}
     with pytest.raises(UserError, match="fedprox.zeta and fedprox.mu are two names"):
         parse(both | {"fedprox.mu": 0.2})
+
+
+FORMS = {"table": "[fedprox]\nmu = 0.7\n", "dotted": "fedprox.mu = 0.7\n"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mu_in_a_file_and_on_the_command_line(tmp_path: Path, form: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(FORMS[form])
+    for values in (read_settings([str(file)], []), read_settings([], ["fedprox.mu=0.7"])):
+        assert dict(parse({"algo": "fedprox"} | values).params) == {"zeta": 0.7}
+    with pytest.raises(UserError, match="given as 0.7 and 0.2. Give one of them"):
+        parse({"algo": "fedprox"} | read_settings([str(file)], ["fedprox.zeta=0.2"]))
+
+
+SUITE = """
+title = "Mine"
+metric = "final_accuracy"
+rows = "algo"
+columns = ["data"]
+runs = 2
+[base]
+fedprox.mu = 0.7
+[axes]
+seed = [1]
+algo = ["fedprox", "fedavg"]
+[axes.data]
+even = { partition = "iid" }
+"""
+
+
+def test_mu_in_a_suite(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(SUITE)
+    suite = read_suite(file)
+    prox, plain = (suite.resolve(plan) for plan in suite.plans)
+    assert dict(prox.params) == {"zeta": 0.7} and "zeta" not in dict(plain.params)

@@ -65,6 +65,52 @@ def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path, control: str) -> None:
     assert np.array_equal(own, [[-0.9375, -1.3125], [0.9375, 0.5625]])
 
 
+@pytest.mark.parametrize("control", ["update", "gradient"])
+def test_partial_participation_on_two_bowls_of_four_clients_by_hand(
+    tmp_path: Path, control: str
+) -> None:
+    """Four clients, of which only 0 and 1 have bowls; K = 2, lr = 1/2, so K lr = 1. A round of two
+    steps goes 3/4 of the way to bottom - (c - c_i), and the new c_i is minus the update less that
+    pull.
+
+    Round 1, client 0 alone, from (0, 0): update (3/4, 9/4); c_0 = -(3/4, 9/4), c = c_0/4 =
+    (-3/16, -9/16); w = (3/4, 9/4).
+    Round 2, client 1 alone: c_1 = 0, pull c; 3/4 of ((-1, 1) - w - c) = (-25/16, -11/16) is
+    (-75/64, -33/64); w = (-27/64, 111/64). c_1 = (75/64, 33/64) - c = (87/64, 69/64), and c gains
+    a quarter of it: (39/256, -75/256).
+    Round 3, client 0 again: pull c - c_0 = (231/256, 501/256); (1, 3) - w - pull = (133/256,
+    -177/256), update 3/4 of it, (399/1024, -531/1024). c_0 becomes minus that less the pull,
+    (-1323/1024, -1473/1024): a change of (-555/1024, 831/1024); c gains a quarter of it.
+    """
+    strategy = strategy_of(Scaffold, clients=4, control=control)
+    for number, client in enumerate((0, 1, 0), start=1):
+        sent = meet(strategy, ScaffoldClient, tmp_path, number, clients=[client])
+    change = np.array([-555, 831]) / 1024
+    np.testing.assert_allclose(sent["update"], [[399 / 1024, -531 / 1024]], atol=1e-7)
+    if control == "gradient":
+        np.testing.assert_allclose(sent["control_change"], [change], atol=1e-6)
+    np.testing.assert_allclose(strategy.model, [-33 / 1024, 1245 / 1024], atol=1e-6)
+    expected = np.array([39, -75]) / 256 + change / 4
+    np.testing.assert_allclose(strategy.control, expected, atol=1e-6)
+    assert strategy.counted.tolist() == [3, 2, 0, 0]
+    own = load_file(tmp_path / "0" / "000000" / "000003.safetensors")["control"]
+    np.testing.assert_allclose(own, np.array([-1323, -1473]) / 1024, atol=1e-6)
+
+
+def test_sent_changes_are_shared_by_all_clients() -> None:
+    """Changes (8, 0) and (0, -4) of clients 1 and 3 of five: c = (8/5, -4/5), then plus (1, 1)/5;
+    neither the mean of two nor weighted by anything, and the updates do not enter.
+    """
+    strategy = strategy_of(Scaffold, clients=5, control="gradient")
+    changes = [[8, 0], [0, -4]]
+    play(strategy, [[2, 2], [4, 4]], clients=[1, 3], steps=[1, 7], control_change=changes)
+    np.testing.assert_allclose(strategy.control, [1.6, -0.8], rtol=1e-6)
+    assert np.array_equal(strategy.model, [3, 3])
+    play(strategy, [[0, 0]], clients=[0], number=2, control_change=[[1, 1]])
+    np.testing.assert_allclose(strategy.control, [1.8, -0.6], rtol=1e-6)
+    assert strategy.counted.tolist() == [2, 1, 0, 1, 0]
+
+
 def test_two_bowls_meet_at_the_middle_of_their_bottoms(tmp_path: Path) -> None:
     """The minimum of the sum is (0, 2); drift would be corrected to within rounding."""
     strategy = strategy_of(Scaffold)

@@ -274,6 +274,22 @@ def test_settings_of_one_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     assert "avg has no settings of its own" in say(capsys, "settings", "avg")
 
 
+@pytest.mark.parametrize("word", ["fedprox", "fedprox-tailored", "mu", "fedprox.mu"])
+def test_another_name_of_a_setting_is_shown_and_found(
+    capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    out = " ".join(say(capsys, "settings", word).split())
+    algo = word if word in ("fedprox", "fedprox-tailored") else "fedprox"
+    assert f"{algo}.zeta" in out and f"{algo}.mu is the same setting" in out
+
+
+@pytest.mark.parametrize("key", ["momentum", "optimizer"])
+def test_it_is_said_that_an_optimisers_memory_lasts_a_round(
+    capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    assert "round" in say(capsys, "settings", key)
+
+
 def test_settings_by_a_word_of_key_or_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     keys = [line.split()[0] for line in say(capsys, "settings", "lr").splitlines()[1:]]
     assert {"lr", "lr-decay", "server-lr", "apple.p-lr"} <= set(keys)
