@@ -74,8 +74,9 @@ def output(name: str) -> Read:
     """Read the accuracy of one of a method's results; a method with one result has only ``w``."""
 
     def read(summary: Summary) -> float | None:
-        scores = summary.get("output_accuracy") or {"w": summary["final_accuracy"]}
-        return scores.get(name)
+        others = summary.get("other_output_accuracy") or {}
+        saved = summary["final_accuracy"] if others or name == "w" else None
+        return others.get(name, saved)
 
     return read
 

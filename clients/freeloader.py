@@ -1,23 +1,40 @@
 """Freeloaders: clients that take part in any algorithm without training.
 
 A freeloader sends back the last change of the global model it saw, zeros the first time, with an
-honest-looking number of samples and steps.
+honest-looking number of samples and steps. It may add noise to hide that.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from clients.base import Client, Received, Reply
+from fedsuite.core.vector import Vector, norms
 
 
-def freeloading(cls: type[Client]) -> type[Client]:
-    """Return the algorithm's client with its training replaced by a replay of the global model."""
-    return type(f"Freeloading{cls.__name__}", (Freeloader, cls), {})
+def freeloading(cls: type[Client], noise: float = 0.0) -> type[Client]:
+    """Return the algorithm's client with its training replaced by a replay of the global model.
+
+    ``noise`` is the norm of the noise it adds, relative to what it replays.
+    """
+    return type(f"Freeloading{cls.__name__}", (Freeloader, cls), {"noise": noise})
+
+
+def with_noise(change: Vector, noise: float, draw: np.random.Generator) -> Vector:
+    """Add a Gaussian direction of ``noise`` times the length of ``change``."""
+    if not noise:
+        return change
+    direction = draw.standard_normal(change.size)
+    length = noise * norms(change[None])[0] / norms(direction[None])[0]
+    return (change + length * direction).astype(np.float32)
 
 
 class Freeloader(Client):
     """Mixed in before an algorithm's client: sends what the server already has."""
+
+    noise: ClassVar[float] = 0.0
 
     def train_round(self, received: Received) -> Reply:
         """Answer with the last global change, and zeros for any other vector."""
@@ -26,6 +43,7 @@ class Freeloader(Client):
         if "model" in received:
             last = self.context.state.load().get("freeloader.model", received["model"])
             change = received["model"] - last
+            change = with_noise(change, self.noise, self.context.draw("freeloader"))
             self.context.state.update({"freeloader.model": received["model"]})
         if "update" in vectors:
             vectors["update"] = change

@@ -1,6 +1,7 @@
 """STEM's client (Khanduri et al., NeurIPS 2021): each step needs the batch's gradient twice.
 
 ``v_k = g(w_k) + (1 - a)(v_{k-1} - g(w_{k-1}))``, both gradients on the batch of step ``k``.
+By default the last step is left to the server, which averages directions as well as models.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StemClient(Client):
-    """Sends the update and its last direction."""
+    """Sends the update, without its last step if the server takes it, and its last direction."""
 
     receives: ClassVar[tuple[str, ...]] = ("model", "direction")
     sends: ClassVar[tuple[str, ...]] = ("update", "direction")
@@ -31,6 +32,8 @@ class StemClient(Client):
         self.previous = self.tensor(received["model"]).add_(self.direction, alpha=step_back)
         reply = super().train_round(received)
         reply.vectors["direction"] = to_numpy(self.direction)
+        if self.params.form == "paper":
+            reply.vectors["update"] = to_numpy(self.previous) - received["model"]
         return reply
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

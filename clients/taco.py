@@ -1,10 +1,14 @@
-"""TACO's client (Liu et al.): one more vector added to each gradient, Eq. 8."""
+"""TACO's client (Liu et al.): one more vector added to each gradient, Eq. 8.
+
+The update's norm is sent beside it; the server takes the one of Eq. 7 from the update itself.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from clients.base import Client, Received, Reply
+from fedsuite.core.vector import Vector, norms
 
 if TYPE_CHECKING:
     from strategies.taco import TacoParams
@@ -23,6 +27,10 @@ class TacoClient(Client):
         self.corrects = factor != 0.0
         self.pull = self.tensor(received["global_gradient"]).mul_(factor)
         return super().train_round(received)
+
+    def describe(self, update: Vector, received: Received) -> dict[str, float]:
+        """Send ``|Delta_i|``."""
+        return {"norm": float(norms(update[None])[0])}
 
     def correct_gradient(self) -> None:
         """Add the tailored part of the global gradient."""

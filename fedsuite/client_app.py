@@ -63,7 +63,9 @@ class Worker:
 
     def client(self, number: int, instruction: Instruction, folder: Path) -> Client:
         """Build one client for one round, with its settings."""
-        cls = freeloading(self.client_class) if number in self.freeloaders else self.client_class
+        cls = self.client_class
+        if number in self.freeloaders:
+            cls = freeloading(cls, self.config.freeloader_noise)
         config = instruction.config
         server_round = int(config["round"])
         state = ClientState(folder, number, server_round, int(config["checkpoint-round"]))

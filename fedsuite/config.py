@@ -121,6 +121,9 @@ class RunConfig:
     freeloaders: str = setting(
         "", "clients that do not train: a count such as 8, or ids such as '3,7,'"
     )
+    freeloader_noise: float = setting(
+        0.0, "noise that freeloaders add, relative to the norm of what they send back", low=0
+    )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(1, "CPU threads per client", low=1, high=256)
     round_timeout: float = setting(3600.0, "seconds to wait for a round's replies", above=0)

@@ -73,7 +73,7 @@ class BaseStrategy(Strategy):
         return self.step(this_round, sample_weights(this_round.num_examples))
 
     def training_start(self) -> Vector:
-        """Return the model clients train from; by default the global one, which is also scored."""
+        """Return the model clients train from; by default the global one."""
         return self.model
 
     def broadcast(self) -> dict[str, Vector]:
@@ -88,13 +88,18 @@ class BaseStrategy(Strategy):
         """Return the length of each vector a client sends; by default the model's."""
         return {name: self.model.size for name in self.expects}
 
-    def outputs(self) -> dict[str, Vector]:
-        """Return alternative results of this method, to be scored at the end."""
-        return {}
+    @classmethod
+    def misfit(cls, params: Any, has_statistics: bool) -> str:
+        """Return why settings do not fit a model, with batch-norm statistics or not; "" if they do."""
+        return ""
 
     def result(self) -> Vector:
-        """Return the model that is this method's result."""
+        """Return the model that is this method's result: scored each round, and saved."""
         return self.model
+
+    def other_outputs(self) -> dict[str, Vector]:
+        """Return models, by name, that the method could have as its result; scored at the end."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """Return what must survive a restart: arrays, and scalars that JSON can hold."""
@@ -180,8 +185,10 @@ class BaseStrategy(Strategy):
                 f" = {self.info.min_train_clients}; the model does not change"
             )
             return None, MetricRecord({"clients": len(valid)})
-        this_round = self._round(server_round, valid)
+        this_round, before = self._round(server_round, valid), set(self.expelled)
         self._aggregate(this_round)
+        if self.expelled - before:
+            self._note(f"expelled client {', '.join(map(str, sorted(self.expelled - before)))}")
         self._record(this_round, valid)
         metrics = {"clients": len(valid), "train-loss": self.round_record.scalars["train_loss"]}
         return self.arrays(), MetricRecord(metrics)
@@ -256,7 +263,8 @@ class BaseStrategy(Strategy):
     ) -> list[Message]:
         shared = self.broadcast()
         if self.shares_model:
-            shared |= {"model": self.training_start() if kind == MessageType.TRAIN else self.model}
+            trains = kind == MessageType.TRAIN
+            shared |= {"model": self.training_start() if trains else self.result()}
             shared |= {"buffers": self.buffers} if self.buffers.size else {}
         packed = write_arrays(shared)
         config = {

@@ -1,8 +1,8 @@
 """FoolsGold: Fung, Yoon, Beschastnikh, "The Limitations of Federated Learning in Sybil Settings",
 RAID 2020; and the form of it in TACO's Algorithm 1.
 
-``taco``: ``rho_i = max(cos(Delta_i, mean_j Delta_j), 0)``; those who agree with the mean count.
-``original``: clients whose summed updates ``H_i`` point the same way count as one and the same;
+``taco``: ``rho_i = max(cos(Delta_i, mean_j Delta_j), 0)``; those who agree with the mean count, the
+reverse of the method's idea. ``original``: clients whose summed updates ``H_i`` point the same way count as one and the same;
 with ``s_ij = cos(H_i, H_j)`` and ``m_i = max_j s_ij``, the honest are pardoned
 (``s_ij m_i / m_j`` where ``m_j > m_i``), and ``rho_i = kappa (logit(1 - max_j s_ij) + 1/2)``.
 Either way ``w <- w + server_lr sum_i rho_i v_i / sum_j rho_j``.
@@ -31,9 +31,9 @@ class FoolsGoldParams:
     """Settings of FoolsGold."""
 
     variant: str = setting(
-        "taco",
-        "taco = agreement with the mean update, original = dissimilarity over all rounds",
-        choices=("taco", "original"),
+        "original",
+        "original = dissimilarity over all rounds, taco = agreement with the mean update",
+        choices=("original", "taco"),
     )
     kappa: float = setting(1.0, "variant=original: confidence of the logit; 0 = plain mean", low=0)
 

@@ -1,10 +1,12 @@
 """STEM: Khanduri, Sharma, Yang, Hong, Liu, Rajawat, Varshney, "STEM: A Stochastic Two-Sided
 Momentum Algorithm Achieving Near-Optimal Sample and Communication Complexities for Federated
-Learning", NeurIPS 2021; as in TACO's Algorithm 1.
+Learning", NeurIPS 2021; and the form of it in TACO's Algorithm 1.
 
 Client: ``v_k = g_k + (1 - a)(v_{k-1} - grad at w_{k-1}, same batch)``, ``w_{k+1} = w_k - lr v_k``.
-Server: ``v = mean_i v_i``, ``w <- w - server_lr (mean_i Delta_i + lr v)``: after the average, one
-more step along the mean direction. ``v`` is every client's first ``v_{k-1}`` in the next round.
+Server: ``v = mean_i v_i``, ``w <- w - server_lr (mean_i Delta_i + lr v)`` with ``v_i`` the client's
+last direction; ``v`` is every client's first ``v_{k-1}`` in the next round. ``paper``: ``Delta_i``
+ends at ``w_{K-1}``, where ``v_i`` was measured, so that it is applied once. ``taco``: it ends at
+``w_K``, and the server applies ``v_i`` a second time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ class StemParams:
     """Settings of STEM."""
 
     a: float = setting(0.2, "1 - a of the last direction is kept; 1 = plain SGD", low=0, high=1)
-    server_step: bool = setting(True, "server step along the mean direction")
+    form: str = setting(
+        "paper",
+        "a client's last direction: paper = applied once, by the server; taco = by both",
+        choices=("paper", "taco"),
+    )
 
 
 class Stem(BaseStrategy):
@@ -50,14 +56,11 @@ class Stem(BaseStrategy):
         return Instruction(config={"last-step": self.last_step})
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Average models and directions; take one more step along the latter."""
+        """Average models and directions; step along the latter."""
         weights = uniform_weights(len(this_round.clients))
-        move = self.combine(this_round, weights)
         self.direction = weighted_sum(weights, this_round.arrays["direction"])
-        self.last_step = 0.0
-        if self.params.server_step:
-            move = extra_step(move, self.direction, this_round.lr)
-            self.last_step = self.info.server_lr * this_round.lr
+        self.last_step = self.info.server_lr * this_round.lr
+        move = server_move(self.combine(this_round, weights), self.direction, this_round.lr)
         return self.advance(this_round, move)
 
     def state(self) -> dict[str, Any]:
@@ -70,6 +73,6 @@ class Stem(BaseStrategy):
         self.direction, self.last_step = state["direction"], state["last_step"]
 
 
-def extra_step(move: Vector, direction: Vector, lr: float) -> Vector:
-    """Return ``move - lr v``: the mean update and one more step."""
-    return move - np.float32(lr) * direction
+def server_move(mean_update: Vector, direction: Vector, lr: float) -> Vector:
+    """Return ``-(mean_i Delta_i + lr v)``: the mean update and a step along the mean direction."""
+    return mean_update - np.float32(lr) * direction

@@ -111,10 +111,14 @@ class Collection:
         }
 
     def paper_number(self, metric: str, labels: Mapping[str, Any]) -> PaperNumber | None:
-        """Return the number that a paper prints for a metric and labels, if it does."""
+        """Return the number that a paper prints for a metric and labels, if it does.
+
+        A paper's number has no label for what its table does not vary, such as units.
+        """
         for number in self.paper:
-            same = all(str(number.labels.get(name)) == str(v) for name, v in labels.items())
-            if same and number.metric == metric:
+            known = {name: v for name, v in labels.items() if name in number.labels}
+            same = all(str(number.labels[name]) == str(v) for name, v in known.items())
+            if same and known and number.metric == metric:
                 return number
         return None
 

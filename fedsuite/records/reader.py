@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedsuite.config import parse_freeloaders
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
@@ -83,6 +84,19 @@ class Run:
             metric, value = self.score
             parts.append(f"{metric.title} {metric.as_recorded(value)}")
         return ", ".join(parts)
+
+    @property
+    def expulsions(self) -> str:
+        """Who was expelled, and how many of them were set to be freeloaders; "" if nobody was."""
+        expelled = [int(client) for client in self.summary.get("expelled") or ()]
+        if not expelled:
+            return ""
+        total = int(self.config["num-clients"])
+        freeloaders = parse_freeloaders(str(self.config.get("freeloaders", "")), total)
+        caught = len(set(expelled) & set(freeloaders))
+        honest = f"{len(expelled) - caught} of {total - len(freeloaders)} honest clients"
+        found = f"{caught} of {len(freeloaders)} freeloaders, " if freeloaders else ""
+        return f"{found}{honest}: {', '.join(map(str, expelled))}"
 
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""

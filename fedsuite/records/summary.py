@@ -80,12 +80,11 @@ def smoothness(accuracies: Sequence[float]) -> float | None:
 def detection_rates(
     freeloaders: Collection[int], expelled: Collection[int], num_clients: int
 ) -> tuple[float | None, float | None]:
-    """Return the shares of freeloaders and of honest clients that were expelled."""
-    if not freeloaders:
-        return None, None
+    """Return the shares of freeloaders, None without any, and of honest clients expelled."""
     caught = set(freeloaders) & set(expelled)
     wronged = set(expelled) - set(freeloaders)
-    return len(caught) / len(freeloaders), len(wronged) / (num_clients - len(freeloaders))
+    found = len(caught) / len(freeloaders) if freeloaders else None
+    return found, len(wronged) / (num_clients - len(freeloaders))
 
 
 def _mean(values: Sequence[float]) -> float | None:

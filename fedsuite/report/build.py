@@ -129,7 +129,20 @@ def _overview(collection: Collection) -> list[Block]:
     total = len(collection.runs)
     blocks: list[Block] = [Paragraph(f"{total} run{'s' if total != 1 else ''}: {counts}.")]
     notes = [collection.note] if collection.note else []
+    notes += expulsions(collection)
     return blocks + [Paragraph(remark) for remark in (*notes, *collection.remarks)]
+
+
+def expulsions(collection: Collection) -> list[str]:
+    """Say in how many runs clients were expelled, and in how many of them honest ones."""
+    some = [run for run in collection.runs if run.expulsions]
+    wronged = [run for run in some if run.value("freeloader_fpr")]
+    if not some:
+        return []
+    return [
+        f"Clients were expelled in {len(some)} of {len(collection.runs)} runs, honest ones in "
+        f"{len(wronged)}; the table of runs says whom."
+    ]
 
 
 def _runs(collection: Collection) -> list[Block]:
@@ -141,7 +154,9 @@ def _runs(collection: Collection) -> list[Block]:
         rounds = str(run.last_round) if run.history else NONE
         score = run.value(collection.metric)
         failed = run.summary.get("failed_replies") or 0
-        note = run.note or (f"{failed} client replies left out" if failed else "")
+        remarks = [run.note, f"{failed} client replies left out" if failed and not run.note else ""]
+        remarks += [f"expelled {run.expulsions}" if run.expulsions else ""]
+        note = "; ".join(filter(None, remarks))
         result = NONE if score is None else f"{score:.{metric.digits}f}"
         lines.append([run.name, *labels, seed, run.state, rounds, result, note])
     return [ReportTable([*headings, metric.heading, "note"], lines)]

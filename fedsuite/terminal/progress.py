@@ -25,7 +25,10 @@ WALL = METRICS["wall_seconds"]
 
 
 def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: Console) -> None:
-    """Show a run's rounds as they are recorded, until ``alive(seconds)`` returns False."""
+    """Show a run's rounds as they are recorded, until ``alive(seconds)`` returns False.
+
+    In a terminal each round replaces the one before it, unless something is noted of it.
+    """
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=30),
@@ -44,9 +47,12 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
             for count, row in enumerate(new, len(history.rows) - len(new) + 1):
                 numbers = describe_round(row, seconds_left(history.rows[:count], rounds))
                 bar.update(job, description="round", completed=row["round"], numbers=numbers)
-                if not console.is_terminal:
+                if not console.is_terminal or row.get("note"):
                     console.print(
-                        f"round {row['round']}/{rounds}  {numbers}", highlight=False, soft_wrap=True
+                        f"round {row['round']}/{rounds}  {numbers}",
+                        highlight=False,
+                        soft_wrap=True,
+                        markup=False,
                     )
 
 

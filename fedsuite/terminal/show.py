@@ -74,6 +74,9 @@ def _details(run: Run) -> list[tuple[str, str]]:
     if has("final_accuracy", "best_accuracy"):
         best = number("best_accuracy")
         rows.append(("accuracy", f"{number('final_accuracy')}  (best {best})"))
+    for name, score in (summary.get("other_output_accuracy") or {}).items():
+        written = METRICS["other_output_accuracy"].as_recorded(score)
+        rows.append(("other output", f"{written}  ({name}, which is not the saved model)"))
     if has("personal_accuracy", "personal_mean", "personal_std", "personal_worst"):
         spread = f"{number('personal_mean')} ± {number('personal_std')}"
         worst = number("personal_worst")
@@ -93,4 +96,6 @@ def _details(run: Run) -> list[tuple[str, str]]:
     if summary.get("failed_replies"):
         where = run.files.clients_file.name
         rows.append(("failed", f"{summary['failed_replies']} client replies, see {where}"))
+    if run.expulsions:
+        rows.append(("expelled", run.expulsions))
     return rows

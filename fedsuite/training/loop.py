@@ -68,7 +68,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         record.finish(summarise(setup.config, record.history(), [], status, reason))
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
-    record.finish(summary | {"output_accuracy": loop.output_accuracy()})
+    record.finish(summary | {"other_output_accuracy": loop.other_output_accuracy()})
     return folder.path
 
 
@@ -80,7 +80,12 @@ def check_feasible(config: RunConfig) -> tuple[Task, nn.Module]:
 
 def _build(config: RunConfig, task: Task) -> nn.Module:
     check_tracking(config.tracking)
-    return build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
+    module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
+    has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
+    problem = registry.find(config.algo).strategy.misfit(params_of(config), has_statistics)
+    if problem:
+        raise UserError(problem)
+    return module
 
 
 def resumed_config(config: RunConfig) -> RunConfig:
@@ -166,11 +171,11 @@ class TrainingLoop:
             self.record.save_model(self._named_tensors())
         return status
 
-    def output_accuracy(self) -> dict[str, float] | None:
-        """Return the accuracy of each model the method may give as its result."""
+    def other_output_accuracy(self) -> dict[str, float] | None:
+        """Return the accuracy of each model that the method could have saved and did not."""
         if not self.evaluation.has_test_rows:
             return None
-        outputs = self.strategy.outputs()
+        outputs = self.strategy.other_outputs()
         return self.evaluation.accuracies(outputs, self.strategy.buffers) or None
 
     def _one_round(self) -> None:
@@ -237,11 +242,11 @@ class TrainingLoop:
         log.info("%s", _describe(row, self.config.num_rounds))
 
     def _global_score(self) -> dict[str, Any]:
-        """Return the global model's accuracy and loss, in the rounds in which they are due."""
+        """Return the result's accuracy and loss, in the rounds in which they are due."""
         due = self.round % self.config.eval_every == 0 or self.round == self.config.num_rounds
         if not due or not self.strategy.shares_model or not self.evaluation.has_test_rows:
             return {}
-        return self.evaluation.score(self.strategy.model, self.strategy.buffers)
+        return self.evaluation.score(self.strategy.result(), self.strategy.buffers)
 
     def _clients_score_the_model(self) -> bool:
         """Return whether only clients can score the global model, and their scores are of it."""
