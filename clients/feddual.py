@@ -59,7 +59,6 @@ class FedDualClient(Client):
         self.epochs_left -= 1
         if self.epochs_left:
             self.share = mixing(self._accuracy(), self.start_accuracy)
-            self.model.module.train()
 
     def _accuracy(self) -> float:
         return evaluate(self.model, self.context.task, self.context.train_rows).accuracy

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from fedsuite.core.flat_model import FlatModel
@@ -28,13 +31,24 @@ class Score:
         return self.correct / self.total
 
 
+@contextmanager
+def inference(module: nn.Module) -> Iterator[None]:
+    """Run a module in evaluation mode without gradients; then restore its mode."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        module.train(was_training)
+
+
 def mean_probabilities(
     model: FlatModel, task: Task, indices: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Return the mean softmax over some rows, and the accuracy on them."""
-    model.module.eval()
     total, correct = np.zeros(task.shape.num_classes), 0
-    with torch.inference_mode():
+    with inference(model.module):
         for start in range(0, len(indices), BATCH):
             x, y = task.rows(indices[start : start + BATCH])
             logits = model.module(x.to(model.device)).double().cpu()
@@ -47,9 +61,8 @@ def evaluate(model: FlatModel, task: Task, indices: np.ndarray) -> Score:
     """Score the model as it stands on some rows of the task."""
     if not len(indices):
         raise ValueError("there are no rows to evaluate on")
-    model.module.eval()
     loss, correct = 0.0, 0
-    with torch.inference_mode():
+    with inference(model.module):
         for start in range(0, len(indices), BATCH):
             x, y = task.rows(indices[start : start + BATCH])
             y = y.to(model.device)

@@ -25,7 +25,7 @@ BASELINES = {
     *("fedtgp", "feddual", "fedprox-tailored", "scaffold-tailored"),
 }
 PAPERS = {
-    "feda4": {"table1", "table2", "table3", "fig5"},
+    "feda4": {"table1", "table2", "table3", "fig5", "eta"},
     "taco": {f"table{n}" for n in (1, 2, 3, 5, 6, 7, 8)} | {f"fig{n}" for n in (2, 4, 5, 6, 7)},
     "fedbac": {"accuracy", "ablation", "coupling"},
     "fedadw": {"table2", "fig3", "fig4", "fig5"},

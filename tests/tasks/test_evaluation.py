@@ -1,0 +1,105 @@
+"""Evaluation by hand: over several batches, in evaluation mode, without gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedsuite.core.flat_model import FlatModel
+from tasks.evaluation import BATCH, evaluate, mean_probabilities
+from tasks.task import Task
+
+SHORT = 44  # rows of the last batch
+SURE = [math.log(3.0), 0.0]  # probabilities 3/4 and 1/4
+
+
+class Given(nn.Module):
+    """Gives its input as logits, reversed while training; remembers how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.seen: list[tuple[int, bool, bool]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = x * self.scale * (-1.0 if self.training else 1.0)
+        self.seen.append((len(x), self.training, logits.requires_grad))
+        return logits
+
+
+def given(last_label: int = 0) -> tuple[FlatModel, Task, np.ndarray]:
+    """A full batch that knows nothing, all of class 1, then 44 rows that are sure of class 0."""
+    x = torch.tensor([[0.0, 0.0]] * BATCH + [SURE] * SHORT)
+    y = torch.tensor([1] * BATCH + [last_label] * SHORT)
+    task: Any = SimpleNamespace(
+        rows=lambda indices: (x[indices], y[indices]), shape=SimpleNamespace(num_classes=2)
+    )
+    return FlatModel(Given()), task, np.arange(BATCH + SHORT)
+
+
+def test_the_loss_is_the_mean_over_rows_also_with_a_shorter_last_batch() -> None:
+    """256 rows cost log 2 and 44 cost log 4/3; of equal logits the first class is predicted."""
+    score = evaluate(*given())
+    worked = (256 * math.log(2) + 44 * math.log(4 / 3)) / 300
+    assert score.loss == pytest.approx(worked, rel=1e-6)
+    assert (score.correct, score.total) == (44, 300)
+    assert score.accuracy == pytest.approx(44 / 300)
+
+
+def test_some_rows_alone_can_be_scored() -> None:
+    """Three rows of the last batch with the wrong class cost log 4 each."""
+    model, task, rows = given(last_label=1)
+    score = evaluate(model, task, rows[-3:])
+    assert score.loss == pytest.approx(math.log(4), rel=1e-6)
+    assert (score.correct, score.total) == (0, 3)
+
+
+def test_a_probe_set_may_be_larger_than_a_batch() -> None:
+    """Means over 256 rows of (1/2, 1/2) and 44 of (3/4, 1/4)."""
+    probabilities, accuracy = mean_probabilities(*given())
+    worked = (256 * 0.5 + 44 * 0.75) / 300
+    np.testing.assert_allclose(probabilities, [worked, 1 - worked], rtol=1e-6)
+    assert accuracy == pytest.approx(44 / 300)
+
+
+@pytest.mark.parametrize("function", [evaluate, mean_probabilities])
+@pytest.mark.parametrize("training", [True, False])
+def test_models_are_scored_in_evaluation_mode_which_is_then_undone(
+    function: Callable[..., object], training: bool
+) -> None:
+    model, task, rows = given()
+    model.module.train(training)
+    function(model, task, rows)
+    assert isinstance(model.module, Given)
+    assert model.module.seen == [(BATCH, False, False), (SHORT, False, False)]
+    assert model.module.training is training
+
+
+def test_a_failing_model_gets_its_mode_back() -> None:
+    model, task, rows = given()
+    model.module.train()
+    with pytest.raises(IndexError):
+        evaluate(model, task, rows + 1)
+    assert model.module.training
+
+
+def test_batch_norm_keeps_its_statistics() -> None:
+    """Scoring neither moves them nor uses those of the batch: mean 0 and variance 1 stay."""
+    norm = nn.BatchNorm1d(2, eps=0.0)
+    model, (_, task, rows) = FlatModel(norm), given()
+    model.module.train()
+    assert evaluate(model, task, rows).loss == pytest.approx(evaluate(*given()).loss, rel=1e-6)
+    assert model.buffer_vector().tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_nothing_to_score_is_refused() -> None:
+    model, task, rows = given()
+    with pytest.raises(ValueError, match="no rows"):
+        evaluate(model, task, rows[:0])
