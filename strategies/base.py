@@ -90,7 +90,7 @@ class BaseStrategy(Strategy):
 
     @classmethod
     def misfit(cls, params: Any, has_statistics: bool) -> str:
-        """Return why settings do not fit a model, with batch-norm statistics or not; "" if they do."""
+        """Return why settings do not fit the model; "" if they do."""
         return ""
 
     def result(self) -> Vector:

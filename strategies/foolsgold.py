@@ -1,11 +1,11 @@
 """FoolsGold: Fung, Yoon, Beschastnikh, "The Limitations of Federated Learning in Sybil Settings",
 RAID 2020; and the form of it in TACO's Algorithm 1.
 
-``taco``: ``rho_i = max(cos(Delta_i, mean_j Delta_j), 0)``; those who agree with the mean count, the
-reverse of the method's idea. ``original``: clients whose summed updates ``H_i`` point the same way count as one and the same;
+``original``: clients whose summed updates ``H_i`` point the same way count as one and the same;
 with ``s_ij = cos(H_i, H_j)`` and ``m_i = max_j s_ij``, the honest are pardoned
 (``s_ij m_i / m_j`` where ``m_j > m_i``), and ``rho_i = kappa (logit(1 - max_j s_ij) + 1/2)``.
-Either way ``w <- w + server_lr sum_i rho_i v_i / sum_j rho_j``.
+``taco``: ``rho_i = max(cos(Delta_i, mean_j Delta_j), 0)``; those who agree with the mean count,
+the reverse of that idea. Either way ``w <- w + server_lr sum_i rho_i v_i / sum_j rho_j``.
 """
 
 from __future__ import annotations

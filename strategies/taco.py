@@ -28,10 +28,11 @@ from fedsuite.core.vector import (
 from strategies.base import BaseStrategy, Round, RunInfo
 
 FIRST_ALPHA = 0.1
-# A replay is this much nearer to the gradient that was sent than the median client is. On adult
-# honest cosines reach 0.9997, so no fixed cosine tells them from a replay; twenty times nearer
-# than the median is rare among honest clients, and a replay with a tenth of noise still is.
-NEARER = 0.05
+# How much nearer to a replay than the median client a client must be, by angle (1 - cosine) or by
+# distance. No fixed cosine will do: on adult those of honest clients reach 0.9997. By angle even a
+# scaled replay is found; by distance also one with noise of a tenth of its norm, which in some
+# rounds of adult is further off by angle than honest clients are.
+NEARER_BY_ANGLE, NEARER_BY_DISTANCE = 0.05, 0.25
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,13 @@ class Taco(BaseStrategy):
 
         Without both of its ideas the method is FedAvg, which expels nobody.
         """
-        replay = -cosines(this_round.updates, self._gradient())
+        lengths, replay = norms(this_round.updates), -cosines(this_round.updates, self._gradient())
+        last_change = this_round.model - self.previous if self.previous.size else self.previous
+        distance = replay_distance(replay, lengths, norms(last_change[None])[0])
         suspicious = alpha >= self.params.kappa
         suspicious &= self.params.correction or self.params.aggregation
         if self.params.detector == "guarded":
-            suspicious &= is_replay(replay, self.params.replay)
+            suspicious &= is_replay(replay, distance, self.params.replay)
         self.strikes[this_round.clients] += suspicious
         limit = self.params.lambda_ or math.ceil(self.info.num_rounds / 5)
         guilty = [
@@ -167,9 +170,10 @@ class Taco(BaseStrategy):
             self.expelled.discard(this_round.clients[0])
         this_round.per_client |= {
             "alpha": alpha,
-            "norm": norms(this_round.updates),
+            "norm": lengths,
             "cosine": cosines(this_round.updates, mean_row(this_round.updates)),
             "replay": replay,
+            "replay_distance": distance,
             "strikes": self.strikes[this_round.clients],
         }
 
@@ -195,15 +199,24 @@ def correction_coefficients(deltas: Matrix) -> np.ndarray:
     return (1.0 - shares) * np.maximum(cosines(deltas, mean_row(deltas)), 0.0)
 
 
-def is_replay(cosines_with_sent: np.ndarray, least: float) -> np.ndarray:
-    """Return who sent back what it was sent: ``r_i >= least`` and
-    ``1 - r_i <= 0.05 median_j (1 - r_j)``, over the round's participants ``j``.
+def is_replay(replay: np.ndarray, distance: np.ndarray, least: float) -> np.ndarray:
+    """Return who sent back what it was sent, by its cosine ``r_i`` with that and its distance.
 
-    At least half of them must be honest: the median is to be the distance of one who trained.
+    ``r_i >= least``, and ``1 - r_i <= 0.05 median_j (1 - r_j)`` or ``d_i <= 0.25 median_j d_j``,
+    over the round's participants ``j``, of whom more than half must be honest.
     """
-    distance = 1.0 - np.asarray(cosines_with_sent, dtype=np.float64)
-    near = distance <= NEARER * np.median(distance)
-    return (cosines_with_sent >= least) & near
+    angle = 1.0 - replay
+    near = angle <= NEARER_BY_ANGLE * np.median(angle)
+    near |= distance <= NEARER_BY_DISTANCE * np.median(distance)
+    return (replay >= least) & near
+
+
+def replay_distance(cosine: np.ndarray, lengths: np.ndarray, length: float) -> np.ndarray:
+    """Return ``|v_i - r| / |r|`` by the law of cosines; 1 where there is nothing to replay."""
+    if not length > 0:
+        return np.ones(len(lengths))
+    ratio = lengths / length
+    return np.sqrt(np.maximum(1.0 + ratio * (ratio - 2.0 * cosine), 0.0))
 
 
 def tailored_aggregate(

@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Message
 from safetensors.numpy import load_file
 
 from fedsuite import registry
+from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.records.folder import RunFolder
+from fedsuite.training.loop import check_feasible
+from tasks.evaluation import evaluate
+from tasks.models import build_model
+from tasks.task import open_task
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +84,7 @@ def test_differs_from_fedavg_by_default(experiment: Experiment, algo: str) -> No
 
 OFF = [
     ("feda4", {"feda4.weights": False, "feda4.adaptation": False}, "fedavg", {}),
-    ("taco", {"taco.correction": False, "taco.aggregation": False}, "avg", {}),
+    ("taco", {"taco.correction": False, "taco.aggregation": False}, "fedavg", {}),
     ("fedbac", {"num_rounds": 1}, "fedavg", {"num_rounds": 1}),
     ("fedadw", {"fedadw.adaptive": False, "fedadw.weights": "samples"}, "fedavg", {}),
     ("fedprox", {"fedprox.zeta": 0}, "fedavg", {}),
@@ -178,7 +187,7 @@ RECORDED = {
         "path_length",
         "turning",
     ],
-    "taco": ["alpha", "norm", "cosine", "replay", "strikes", "weight"],
+    "taco": ["alpha", "norm", "cosine", "replay", "replay_distance", "strikes", "weight"],
     "fedbac": ["cosine", "consensus", "reliability", "weight", "accuracy"],
     "fedadw": ["discrepancy", "weight", "ala_mean", "ala_std", "ala_min", "ala_epochs"],
 }
@@ -209,11 +218,64 @@ def test_fedbac_scores_the_received_model_outside_its_time(experiment: Experimen
     assert all(0 <= row["accuracy"] <= 0.5 for row in clients), "an untrained model knows little"
 
 
-def test_taco_scores_both_results(experiment: Experiment) -> None:
-    summary = read_document(experiment("taco", num_rounds=3) / "summary.json")
-    assert summary["output_accuracy"]["w"] == summary["final_accuracy"]
-    assert 0 <= summary["output_accuracy"]["z"] <= 1
-    assert model(experiment("taco", **{"taco.output": "w"})) != model(experiment("taco"))
+@pytest.mark.parametrize(("output", "other"), [("w", "z"), ("z", "w")])
+def test_taco_scores_the_model_it_saves_and_names_the_other(
+    experiment: Experiment, output: str, other: str
+) -> None:
+    """A gain that a table shows is one that the saved model has."""
+    folder = experiment("taco", num_rounds=3, **{"taco.output": output})
+    summary = read_document(folder / "summary.json")
+    config = RunFolder(folder).read_config()
+    task = open_task(config.task)
+    saved = FlatModel(build_model(config.model, task.shape, 0))
+    tensors = load_file(folder / "model.safetensors")
+    saved.module.load_state_dict({name: torch.from_numpy(t) for name, t in tensors.items()})
+    score = evaluate(saved, task, task.split.test)
+    assert score.accuracy == summary["final_accuracy"]
+    assert score.loss == pytest.approx(summary["final_loss"], abs=1e-6)
+    ((name, accuracy),) = summary["other_output_accuracy"].items()
+    assert name == other and 0 <= accuracy <= 1
+
+
+def test_tacos_outputs_are_two_models_of_one_run(experiment: Experiment) -> None:
+    """What one run saves is the other of the other run."""
+    folders = [experiment("taco", num_rounds=3, **{"taco.output": o}) for o in ("w", "z")]
+    w, z = (read_document(folder / "summary.json") for folder in folders)
+    assert w["other_output_accuracy"] == {"z": z["final_accuracy"]}
+    assert z["other_output_accuracy"] == {"w": w["final_accuracy"]}
+    assert model(folders[0]) != model(folders[1])
+    rows = [read_lines(folder / "history.jsonl") for folder in folders]
+    assert rows[0][0]["loss"] == rows[1][0]["loss"] and rows[0][2]["loss"] != rows[1][2]["loss"]
+
+
+@pytest.mark.usefixtures("small_resnet")
+def test_z_is_refused_for_a_model_with_statistics(experiment: Experiment) -> None:
+    with pytest.raises(UserError, match="taco.output=w"):
+        experiment("taco", model="resnet18", run_name="bn", **{"taco.output": "z"})
+    values = {"algo": "taco", "model": "resnet18", "taco.output": "z"}
+    with pytest.raises(UserError, match="invalid value 'z' for taco.output"):
+        check_feasible(parse(values))
+    check_feasible(parse(values | {"taco.output": "w"}))
+    check_feasible(parse(values | {"model": "mlp"}))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"num_clients": 5, "fraction_train": 0.6, "partition": "sizes", "local_epochs": 2},
+        {"freeloaders": "2", "taco.detector": "printed", "taco.lambda": 1, "taco.kappa": 0.1},
+    ],
+    ids=["all", "some, of unequal sizes", "freeloaders"],
+)
+def test_taco_without_both_ideas_is_fedavg_bit_for_bit(
+    experiment: Experiment, how: dict[str, Any]
+) -> None:
+    off = {"taco.correction": False, "taco.aggregation": False, "num_rounds": 3}
+    plain = {key: value for key, value in how.items() if not key.startswith("taco.")}
+    assert model(experiment("taco", **how | off)) == model(
+        experiment("fedavg", **plain, num_rounds=3)
+    )
 
 
 @pytest.mark.slow

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from fedsuite import registry
+from fedsuite.config import params_of
 from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
 from fedsuite.report.results import cells
 from fedsuite.suites.definition import SCALES, SUITE_METRICS, Suite, read_suite
 from fedsuite.suites.jobs import manifest, plan_jobs
 from fedsuite.suites.paper_numbers import paper_numbers, sources
+from strategies.taco import TacoParams
 
 FOLDER = Path(__file__).parents[1] / "sim_configs" / "suites"
 FILES = sorted(FOLDER.glob("*.toml"))
@@ -26,7 +28,9 @@ BASELINES = {
 }
 PAPERS = {
     "feda4": {"table1", "table2", "table3", "fig5", "eta"},
-    "taco": {f"table{n}" for n in (1, 2, 3, 5, 6, 7, 8)} | {f"fig{n}" for n in (2, 4, 5, 6, 7)},
+    "taco": {f"table{n}" for n in (1, 2, 3, 5, 6, 7, 8)}
+    | {f"fig{n}" for n in (2, 4, 5, 6, 7)}
+    | {"detector"},
     "fedbac": {"accuracy", "ablation", "coupling"},
     "fedadw": {"table2", "fig3", "fig4", "fig5"},
 }
@@ -52,6 +56,34 @@ def test_a_suite_expands_to_runs_that_the_schema_takes(file: Path, scale: str) -
             suite.resolve(plan)
         else:
             assert plan.settings["algo"] in BASELINES
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", FOLDER.glob("taco_*.toml"), ids=lambda file: file.stem)
+def test_tacos_suites_have_its_own_forms_of_foolsgold_and_stem(file: Path, scale: str) -> None:
+    for plan in (suite := read_suite(file, scale)).plans:
+        config = suite.resolve(plan)
+        own = {"foolsgold": ("variant", "taco"), "stem": ("form", "taco")}.get(config.algo)
+        assert own is None or own in config.params
+
+
+def test_coefficients_and_the_detector_are_measured_in_both_units() -> None:
+    for name in ("taco_table2", "taco_table8"):
+        for scale in SCALES:
+            suite = read_suite(FOLDER / f"{name}.toml", scale)
+            units = [dict(suite.resolve(plan).params)["gradient-units"] for plan in suite.plans]
+            assert units.count("round") == units.count("step") == len(units) / 2
+
+
+def test_the_detector_is_measured_with_and_without_freeloaders_and_noise() -> None:
+    suite = read_suite(FOLDER / "taco_detector.toml", "small")
+    configs = [suite.resolve(plan) for plan in suite.plans]
+    seen = {(c.dataset, len(c.freeloader_ids), c.freeloader_noise) for c in configs}
+    kinds = {(0, 0.0), (4, 0.0), (4, 0.1), (8, 0.0), (8, 0.1)}
+    assert seen == {(d, *kind) for d in ("adult", "fashion-mnist") for kind in kinds}
+    assert {c.num_clients for c in configs} == {20} and {c.seed for c in configs} == {1, 2, 3}
+    usual = TacoParams()
+    assert all(params_of(c) == usual for c in configs), "at its defaults"
 
 
 def test_metrics_are_fields_of_the_summary() -> None:

@@ -37,8 +37,9 @@ def test_taco_two_steps_by_hand(tmp_path: Path) -> None:
     w=(0,0): g=(-1,-3)+(1,0), w=(0,1.5). g=(-1,-1.5)+(1,0): w=(0,2.25).
     """
     context, params = place(tmp_path, TWO_STEPS), TacoParams(gamma=0.0, correction=True)
-    (update,), _, _ = fit(TacoClient, context, [0, 0], [4, 0], params=params, alpha=0.5)
+    (update,), _, metrics = fit(TacoClient, context, [0, 0], [4, 0], params=params, alpha=0.5)
     assert np.array_equal(update, [0.0, 2.25])
+    assert metrics["norm"] == 2.25
 
 
 def test_taco_without_correction_is_plain_training(tmp_path: Path) -> None:

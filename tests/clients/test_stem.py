@@ -21,7 +21,7 @@ from fedsuite.core.flat_model import FlatModel
 from strategies.stem import StemParams
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
-HALF = StemParams(a=0.5)
+HALF = StemParams(a=0.5, form="taco")
 
 
 def test_two_steps_by_hand(tmp_path: Path) -> None:
@@ -39,10 +39,21 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
     assert metrics["steps"] == 2
 
 
+def test_the_papers_form_sends_where_the_last_direction_was_measured(tmp_path: Path) -> None:
+    """The same two steps: v_1 = (-1/2, -3/2) was measured at (1/2, 3/4)."""
+    context, params = place(tmp_path, TWO_STEPS), StemParams(a=0.5)
+    (update, direction), _, metrics = fit(
+        StemClient, context, [0, 0], [-2, 0], params=params, last_step=0.5
+    )
+    assert np.array_equal(update, [0.5, 0.75])
+    assert np.array_equal(direction, [-0.5, -1.5])
+    assert metrics["steps"] == 2
+
+
 def test_without_a_direction_the_first_step_is_plain(tmp_path: Path) -> None:
     """Not ``a g``, which a direction of zero at the same point would give."""
     one = Training(local_steps=1, batch_size=1)
-    context, params = place(tmp_path, one), StemParams(a=0.2)
+    context, params = place(tmp_path, one), StemParams(a=0.2, form="taco")
     (update, direction), _, _ = fit(
         StemClient, context, [0, 0], [0, 0], params=params, last_step=0.0
     )
@@ -51,7 +62,7 @@ def test_without_a_direction_the_first_step_is_plain(tmp_path: Path) -> None:
 
 
 def test_forgetting_all_is_plain_training(tmp_path: Path) -> None:
-    context, params = place(tmp_path, TWO_STEPS), StemParams(a=1.0)
+    context, params = place(tmp_path, TWO_STEPS), StemParams(a=1.0, form="taco")
     (update, _), _, _ = fit(StemClient, context, [0, 0], [7, 7], params=params, last_step=0.5)
     (plain,), _, _ = fit(FedAvgClient, place(tmp_path, TWO_STEPS), [0, 0])
     assert update.tobytes() == plain.tobytes()

@@ -37,7 +37,7 @@ def test_shares_are_shown_in_per_cent_and_recorded_as_fractions() -> None:
 @pytest.mark.parametrize(
     ("name", "heading", "better"),
     [
-        ("output_accuracy.z", "accuracy of output z (%)", "higher"),
+        ("other_output_accuracy.z", "accuracy of the other output z (%)", "higher"),
         ("personal_global_accuracy", "personal global accuracy (%)", "higher"),
         ("prototype_loss", "prototype loss", "lower"),
         ("probe_seconds", "probe time (s)", "lower"),

@@ -129,7 +129,7 @@ def test_a_round_on_two_bowls_by_hand(tmp_path: Path) -> None:
 
     Weights 0.572949 and 0.427051: w = (0.109424, 1.609424).
     """
-    strategy = strategy_of(FoolsGold)
+    strategy = strategy_of(FoolsGold, variant="taco")
     meet(strategy, FedAvgClient, tmp_path)
     np.testing.assert_allclose(strategy.model, [0.109424, 1.609424], atol=1e-5)
 
@@ -139,12 +139,12 @@ def test_the_original_remembers_all_rounds_of_a_client() -> None:
     and (0, 2). Histories (4, 4) and (0, 2): cosine 1/sqrt2 for both, so they weigh the same.
     Round 3: 2 sends (0, 1), history (0, 5), just like 1's (0, 4); 0 sends (4, -4), history (8, 0).
     """
-    strategy = strategy_of(FoolsGold, clients=3, variant="original")
+    strategy = strategy_of(FoolsGold, clients=3)
     play(strategy, [[4, 0], [0, 4]], clients=[0, 2])
     this_round = play(strategy, [[0, 4], [0, 2]], clients=[0, 1])
     assert np.array_equal(strategy.history, [[4, 4], [0, 2], [0, 4]])
     np.testing.assert_allclose(this_round.per_client["weight"], [0.5, 0.5])
-    again = strategy_of(FoolsGold, clients=3, variant="original")
+    again = strategy_of(FoolsGold, clients=3)
     again.load_state(strategy.state())
     again.model = strategy.model
     for one in (strategy, again):
@@ -154,16 +154,16 @@ def test_the_original_remembers_all_rounds_of_a_client() -> None:
 
 
 def test_a_state_taken_out_does_not_change_with_later_rounds() -> None:
-    strategy = strategy_of(FoolsGold, variant="original")
+    strategy = strategy_of(FoolsGold)
     play(strategy, [[4, 0], [0, 4]])
-    again = strategy_of(FoolsGold, variant="original")
+    again = strategy_of(FoolsGold)
     again.load_state(strategy.state())
     play(strategy, [[4, 0], [0, 4]])
     assert np.array_equal(again.history, [[4, 0], [0, 4]])
 
 
 def test_tacos_form_remembers_nothing() -> None:
-    strategy = strategy_of(FoolsGold)
+    strategy = strategy_of(FoolsGold, variant="taco")
     play(strategy, [[4, 0], [0, 4]])
     assert strategy.state()["history"].size == 0
 
@@ -194,10 +194,9 @@ def test_the_original_goes_on_after_a_power_cut_with_its_memory(
         return (folder / "model.safetensors").read_bytes()
 
     some = {"num_rounds": 4, "fraction_train": 0.75}
-    old = some | {"foolsgold.variant": "original"}
-    whole = experiment("foolsgold", **old)
+    whole = experiment("foolsgold", **some)
     with pytest.raises(PowerCut):
-        experiment("foolsgold", FailingGrid(1), **old, run_name="cut")
-    again = experiment("foolsgold", **old, run_name="cut", resume=True)
+        experiment("foolsgold", FailingGrid(1), **some, run_name="cut")
+    again = experiment("foolsgold", **some, run_name="cut", resume=True)
     assert model(again) == model(whole)
-    assert model(whole) != model(experiment("foolsgold", **some))
+    assert model(whole) != model(experiment("foolsgold", **some | {"foolsgold.variant": "taco"}))

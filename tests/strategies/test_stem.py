@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rounds import meet, play, strategy_of
 
+from clients.base import Training
 from clients.stem import StemClient
-from strategies.stem import Stem, extra_step
+from strategies.stem import Stem, server_move
 
 
 def test_one_more_step_by_hand() -> None:
     """(1, 2) - 0.5 (4, -4) = (-1, 4)."""
     vectors = np.array([[1, 2], [4, -4]], np.float32)
-    assert np.array_equal(extra_step(vectors[0], vectors[1], lr=0.5), [-1, 4])
+    assert np.array_equal(server_move(vectors[0], vectors[1], lr=0.5), [-1, 4])
 
 
-def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
+def test_two_rounds_of_tacos_form_by_hand(tmp_path: Path) -> None:
     """Bottoms (1, 3) and (-1, 1), K = 2, lr = 1/2, a = 1/2.
 
     Round 1 is plain on a bowl: updates (3/4, 9/4), (-3/4, 3/4), last directions (-1/2, -3/2),
@@ -32,7 +33,7 @@ def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
     (3/4, 7/8) + ((1/2, 1/4) - (1, 1))/2 = (1/2, 1/2), to (-1/2, 13/8).
     Mean update (0, 1/8), v = (0, 0): w = (0, 17/8).
     """
-    strategy = strategy_of(Stem, a=0.5)
+    strategy = strategy_of(Stem, a=0.5, form="taco")
     sent = meet(strategy, StemClient, tmp_path, 1)
     assert np.array_equal(sent["direction"], [[-0.5, -1.5], [0.5, -0.5]])
     assert np.array_equal(strategy.model, [0, 2])
@@ -44,12 +45,36 @@ def test_two_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(strategy.broadcast()["direction"], [0, 0])
 
 
-def test_without_its_own_step_the_server_averages() -> None:
-    strategy = strategy_of(Stem, server_step=False)
-    play(strategy, [[4, 0], [0, 2]], steps=[1, 7], direction=[[8, 8], [0, 0]])
-    assert np.array_equal(strategy.model, [2, 1])
-    assert np.array_equal(strategy.broadcast()["direction"], [4, 4])
-    assert strategy.instruction(0).config == {"last-step": 0.0}
+def test_two_rounds_of_the_papers_form_by_hand(tmp_path: Path) -> None:
+    """The same bowls, K = 2, lr = 1/2, a = 1/2; clients send where they measured, not the step.
+
+    Round 1: from 0 to (1/2, 3/2) and (-1/2, 1/2), where they measure (-1/2, -3/2), (1/2, -1/2).
+    Mean update (0, 1), v = (0, -1): w = (0, 1) + (0, 1)/2 = (0, 3/2), the mean of (3/4, 9/4) and
+    (-3/4, 3/4), the models after both steps. The point before is (0, 3/2) + v/2 = (0, 1).
+    Round 2, client 0: v_0 = (-1, -3/2) + ((0, -1) - (-1, -2))/2 = (-1/2, -1), to (1/4, 2);
+    v_1 = (-3/4, -1) + ((-1/2, -1) - (-1, -3/2))/2 = (-1/2, -3/4).
+    Client 1: v_0 = (1, 1/2) + ((0, -1) - (1, 0))/2 = (1/2, 0), to (-1/4, 3/2);
+    v_1 = (3/4, 1/2) + ((1/2, 0) - (1, 1/2))/2 = (1/2, 1/4).
+    Mean update (0, 1/4), v = (0, -1/4): w = (0, 3/2) + (0, 1/4) + (0, 1/8) = (0, 15/8).
+    """
+    strategy = strategy_of(Stem, a=0.5)
+    sent = meet(strategy, StemClient, tmp_path, 1)
+    assert np.array_equal(sent["update"], [[0.5, 1.5], [-0.5, 0.5]])
+    assert np.array_equal(sent["direction"], [[-0.5, -1.5], [0.5, -0.5]])
+    assert np.array_equal(strategy.model, [0, 1.5])
+    assert strategy.instruction(0).config == {"last-step": 0.5}
+    sent = meet(strategy, StemClient, tmp_path, 2)
+    assert np.array_equal(sent["update"], [[0.25, 0.5], [-0.25, 0]])
+    assert np.array_equal(sent["direction"], [[-0.5, -0.75], [0.5, 0.25]])
+    assert np.array_equal(strategy.model, [0, 1.875])
+
+
+def test_a_single_step_is_the_servers(tmp_path: Path) -> None:
+    """K = 1: the clients have not moved; v = (0, -2), and the server steps lr v = (0, 1)."""
+    strategy = strategy_of(Stem)
+    sent = meet(strategy, StemClient, tmp_path, 1, Training(local_steps=1, batch_size=1))
+    assert np.array_equal(sent["update"], np.zeros((2, 2)))
+    assert np.array_equal(strategy.model, [0, 1])
 
 
 def test_the_servers_rate_scales_the_whole_move() -> None:
@@ -72,4 +97,4 @@ def test_state_survives() -> None:
 @given(numbers=st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=2))
 def test_finite_in_finite_out(scale: float, numbers: list[float]) -> None:
     vector = np.array(numbers, np.float32) * np.float32(scale)
-    assert np.isfinite(extra_step(vector, -vector, 0.1)).all()
+    assert np.isfinite(server_move(vector, -vector, 0.1)).all()

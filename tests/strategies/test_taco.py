@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from random import Random
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scripted import hosted
+from scripted import ScriptedGrid, hosted, one_round, reply_with, result
 
+from fedsuite.core.messages import read_instructions
 from fedsuite.core.vector import Matrix
 from strategies.base import Round, RunInfo
 from strategies.taco import (
@@ -18,6 +22,8 @@ from strategies.taco import (
     TacoParams,
     correction_coefficients,
     extrapolate,
+    is_replay,
+    replay_distance,
     tailored_aggregate,
 )
 
@@ -83,10 +89,9 @@ def test_permuting_clients_permutes_coefficients(rows: Matrix, draw: Random) -> 
     )
 
 
-def taco(clients: int = 2, **params: object) -> Taco:
-    info = RunInfo(
-        num_clients=clients, client_sizes=dict.fromkeys(range(clients), 1), seed=0, num_rounds=10
-    )
+def taco(clients: int = 2, rounds: int = 10, **params: object) -> Taco:
+    sizes = dict.fromkeys(range(clients), 1)
+    info = RunInfo(num_clients=clients, client_sizes=sizes, seed=0, num_rounds=rounds)
     strategy = Taco(info, TacoParams(**params))  # type: ignore[arg-type]
     strategy.model = np.zeros(2, np.float32)
     return strategy
@@ -97,16 +102,18 @@ def play(
     deltas: list[list[float]],
     steps: float | list[float] = 2.0,
     lr: float = 0.5,
+    examples: list[float] | None = None,
+    number: int = 1,
 ) -> Round:
     """Let clients send ``-Delta_i``."""
     count = len(deltas)
     this_round = Round(
-        number=1,
+        number=number,
         model=strategy.model,
         clients=list(range(count)),
         arrays={"update": -np.array(deltas, np.float32)},
         buffers=np.zeros((count, 0), np.float32),
-        num_examples=np.ones(count),
+        num_examples=np.array(examples or [1] * count, np.float64),
         num_steps=np.broadcast_to(np.array(steps, np.float64), count).copy(),
         lr=lr,
     )
@@ -127,21 +134,195 @@ def test_a_round_by_hand(units: str, sent: list[float]) -> None:
     assert strategy.instruction(0).config["alpha"] == pytest.approx(0.353553, abs=1e-6)
 
 
-def test_without_both_ideas_it_is_the_plain_mean_also_with_unequal_steps() -> None:
-    strategy = taco(correction=False, aggregation=False)
-    play(strategy, [[4, 0], [0, 2]], steps=[1.0, 7.0])
-    assert np.allclose(strategy.model, [-2, -1])
-    assert np.array_equal(strategy.result(), strategy.model)
+@pytest.mark.parametrize("correction", [True, False])
+def test_without_tailored_aggregation_weights_are_by_samples(correction: bool) -> None:
+    """1 and 3 samples: a quarter of (4, 0) and three of (0, 4), whatever the steps."""
+    strategy = taco(correction=correction, aggregation=False)
+    this_round = play(strategy, [[4, 0], [0, 4]], steps=[1.0, 7.0], examples=[1, 3])
+    assert np.array_equal(strategy.model, [-1, -3])
+    assert np.array_equal(this_round.per_client["weight"], [0.25, 0.75])
+    assert np.allclose(strategy.gradient, [2, 6]), "the move over lr, in round units"
 
 
-def test_the_momentum_of_the_output_follows_the_units() -> None:
-    """Gamma = 1/K: one whole round in round units, 1/K of a step otherwise."""
-    for units, unit in (("round", 1.0), ("step", 0.5)):
-        strategy = taco(gradient_units=units)
+def test_without_both_ideas_nobody_is_expelled() -> None:
+    """Table VI's "neither" is FedAvg; either idea alone keeps the detector."""
+    for correction, aggregation in ((False, False), (True, False), (False, True)):
+        strategy = taco(
+            4, correction=correction, aggregation=aggregation, detector="printed", lambda_=1
+        )
+        play(strategy, [[1.0, 0.0]] * 4)
+        assert len(strategy.expelled) == (3 if correction or aggregation else 0)
+
+
+def test_a_client_that_reports_no_steps_counts_as_one_step() -> None:
+    """Steps 0 and 3, the mean of 1 and 3 is 2; equal alpha, so (4/1, 4/3) halved, times 2."""
+    strategy = taco()
+    this_round = play(strategy, [[4, 0], [0, 4]], steps=[0.0, 3.0], lr=0.5)
+    assert np.allclose(strategy.model, [-4, -4 / 3])
+    assert np.allclose(this_round.per_client["weight"], [1, 1 / 3])
+    assert np.allclose(strategy.gradient, [8, 8 / 3])
+
+
+@pytest.mark.parametrize(("units", "unit"), [("round", 1.0), ("step", 0.5)])
+def test_the_momentum_of_the_output_follows_the_units(units: str, unit: float) -> None:
+    """Gamma = 1/K: one whole round in round units, 1/K of it otherwise."""
+    strategy = taco(gradient_units=units, output="z")
+    play(strategy, [[3, 0], [0, 3]])
+    assert strategy.momentum_unit == pytest.approx(unit)
+    factor = unit * (1 - 0.353553)
+    assert np.allclose(strategy.result(), np.array([-1.5, -1.5]) * (1 + factor), atol=1e-5)
+
+
+def test_a_gamma_of_ones_own_scales_the_output() -> None:
+    """Gamma 1/4 and K = 2: half a round in round units, a quarter of it in step units."""
+    for units, unit in (("round", 0.5), ("step", 0.25)):
+        strategy = taco(gradient_units=units, gamma=0.25)
         play(strategy, [[3, 0], [0, 3]])
         assert strategy.momentum_unit == pytest.approx(unit)
-        factor = unit * (1 - 0.353553)
-        assert np.allclose(strategy.result(), np.array([-1.5, -1.5]) * (1 + factor), atol=1e-5)
+
+
+def test_the_result_is_w_and_z_is_the_other_output() -> None:
+    strategy, other = taco(), taco(output="z")
+    for one in (strategy, other):
+        play(one, [[3, 0], [0, 3]])
+    assert np.array_equal(strategy.result(), strategy.model)
+    assert list(strategy.other_outputs()) == ["z"]
+    assert np.array_equal(strategy.other_outputs()["z"], other.result())
+    assert np.array_equal(other.other_outputs()["w"], other.model)
+    plain = taco(correction=False)
+    play(plain, [[3, 0], [0, 3]])
+    assert not plain.other_outputs(), "without a correction z is w"
+    strategy.buffers = np.ones(1, np.float32)
+    assert not strategy.other_outputs(), "z has no statistics"
+
+
+def test_clients_are_asked_to_score_the_result() -> None:
+    """With z as the result, z is what goes out for evaluation; training starts from w."""
+    strategy = hosted(taco(output="z"))
+    strategy.info = dataclasses.replace(strategy.info, personal_eval=True)
+    play(strategy, [[3, 0], [0, 3]])
+    grid, config = ScriptedGrid(lambda message: message), ConfigRecord()
+    for configure, model in (
+        (strategy.configure_train, strategy.model),
+        (strategy.configure_evaluate, strategy.result()),
+    ):
+        message = next(iter(configure(1, strategy.arrays(), config, grid)))
+        sent = next(iter(read_instructions(message.content).values())).arrays["model"]
+        assert np.array_equal(sent, model)
+    assert not np.array_equal(strategy.model, strategy.result())
+
+
+def test_z_after_an_expulsion_counts_those_who_are_present() -> None:
+    """Lambda 1, printed rule: client 2, coefficient (1 - 2/8) 1 = 0.75, is expelled.
+
+    Clients (3, 0) and (3, 0) have (1 - 3/8) = 0.625, below kappa 0.7. All move by (3, 0) then:
+    w = (-3, 0); mean alpha of the two 0.625: z = -3 (1 + 0.375), not with the 2/3 of all three.
+    """
+    strategy = taco(clients=3, detector="printed", lambda_=1, kappa=0.7, output="z")
+    this_round = play(strategy, [[3, 0], [3, 0], [2, 0]])
+    assert strategy.expelled == {2}
+    assert np.allclose(this_round.per_client["weight"], [0.5, 0.5, 0])
+    assert np.allclose(strategy.model, [-3, 0])
+    assert np.allclose(strategy.result(), [-3 * 1.375, 0])
+
+
+@pytest.mark.parametrize(("rounds", "limit"), [(10, 2), (11, 3), (14, 3), (15, 3), (16, 4), (1, 1)])
+def test_a_fifth_of_the_rounds_is_rounded_up(rounds: int, limit: int) -> None:
+    strategy = taco(clients=4, rounds=rounds, detector="printed")
+    for number in range(1, limit + 1):
+        assert not strategy.expelled
+        play(strategy, [[1.0, 0.0]] * 4, number=number)
+    assert len(strategy.expelled) == 3
+
+
+def test_who_replays_by_angle_by_hand() -> None:
+    """Cosines 1, 0.991, 0.8, 0.6, 0 are 0, 0.009, 0.2, 0.4, 1 short of 1; 0.05 of 0.2 is 0.01.
+
+    So the first two are near enough. With 0.95 for 0.991 only the first is; where the others too
+    are at 0.99, nobody stands out but the exact one.
+    """
+    far = np.ones(5)
+
+    def judged(*cosines: float, least: float = 0.9) -> list[bool]:
+        return is_replay(np.array(cosines), far, least).tolist()
+
+    assert judged(1, 0.991, 0.8, 0.6, 0) == [True, True, False, False, False]
+    assert judged(1, 0.95, 0.8, 0.6, 0) == [True, False, False, False, False]
+    assert judged(1, 0.99, 0.99, 0.99, 0.99) == [True, False, False, False, False]
+    assert judged(1, 0.991, 0.8, 0.6, 0, least=0.995) == [True, False, False, False, False]
+    assert judged(0, 0, 0, 0, 0, least=-1) == [False] * 5, "the first round has no gradient"
+    assert is_replay(np.array([0.3]), np.ones(1), 0.0).tolist() == [False], "one client alone"
+
+
+def test_who_replays_by_distance_by_hand() -> None:
+    """Distances 0.1, 0.1, 0.4, 0.8, 2: a quarter of 0.4 is 0.1; all cosines alike."""
+    cosines = np.full(5, 0.95)
+    near = is_replay(cosines, np.array([0.1, 0.11, 0.4, 0.8, 2]), 0.9)
+    assert near.tolist() == [True, False, False, False, False]
+    assert not is_replay(cosines, np.array([0.1, 0.11, 0.4, 0.8, 2]), 0.96).any()
+    half = is_replay(np.array([1, 1, 1, 1, 0.5]), np.array([0, 0, 0, 0, 0.9]), 0.9)
+    assert half.tolist() == [True, True, True, True, False], "median zero: the exact ones"
+
+
+def test_the_distance_of_a_replay_by_hand() -> None:
+    """Of r = (3, 4): itself 0; (6, 8) is |(3, 4)|/5 = 1 off; (4, -3), at right angles, sqrt2."""
+    vectors = np.array([[3, 4], [6, 8], [4, -3], [0, 0]], np.float32)
+    cosine, lengths = np.array([1, 1, 0, 0.0]), np.array([5, 10, 5, 0.0])
+    direct = np.linalg.norm(vectors - [3, 4], axis=1) / 5
+    np.testing.assert_allclose(replay_distance(cosine, lengths, 5.0), direct)
+    np.testing.assert_allclose(direct, [0, 1, math.sqrt(2), 1])
+    assert replay_distance(cosine, lengths, 0.0).tolist() == [1, 1, 1, 1]
+    rounded = replay_distance(np.array([1.0]), np.array([5 * (1 + 1e-16)]), 5.0)
+    assert rounded[0] < 1e-7, "never the root of a negative number"
+
+
+def test_freeloaders_are_found_and_the_honest_kept_with_noise_and_scale() -> None:
+    """Six honest clients, a replay, one with noise of a tenth at right angles, one of half size."""
+    strategy = taco(clients=9, lambda_=1, kappa=0.1)
+    honest = [[3.0, 1.0], [1.0, 3.0], [2.0, 2.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]]
+    play(strategy, [*honest, *[[0.0, 0.0]] * 3])
+    assert not strategy.expelled
+    replay = -strategy.model
+    noisy = replay + 0.1 * np.array([replay[1], -replay[0]])
+    others = [[3.0, -1.0], [-1.0, 3.0], [5.0, 1.0], [4.0, -2.0], [0.0, 4.0], [1.0, 4.0]]
+    play(strategy, [*others, replay.tolist(), noisy.tolist(), (0.5 * replay).tolist()])
+    assert strategy.expelled == {6, 7, 8}
+
+
+def test_a_norm_that_lies_does_not_matter() -> None:
+    """Client 0 says that its update is tiny, or huge: coefficients come from the update itself."""
+    updates = {0: [3.0, 0.0], 1: [0.0, 3.0]}
+    found = []
+    for said in (3.0, 1e-9, 1e30):
+        strategy = taco()
+        sent = {c: result(c, u, norm=said if c == 0 else 3.0) for c, u in updates.items()}
+        one_round(strategy, reply_with(sent), [0, 0])
+        found.append(strategy.alpha.tolist())
+        assert [row["norm"] for row in strategy.round_record.rows] == [3.0, 3.0]
+    assert found[0] == found[1] == found[2]
+    strategy = taco()
+    sent = {0: result(0, updates[0], norm=-1.0), 1: result(1, updates[1], norm=3.0)}
+    one_round(strategy, reply_with(sent), [0, 0])
+    assert [row["status"] for row in strategy.round_record.rows] == ["failed", "ok"]
+
+
+def test_an_expulsion_is_noted_in_its_round() -> None:
+    strategy = taco(clients=3, detector="printed", lambda_=2, kappa=0.6)
+    sent = {c: result(c, [1.0, 0.0]) for c in range(3)}
+    one_round(strategy, reply_with(sent), [0, 0], 1)
+    assert "note" not in strategy.round_record.scalars
+    one_round(strategy, reply_with(sent), [0, 0], 2)
+    assert strategy.round_record.scalars["note"] == "expelled client 0, 1"
+
+
+def test_an_aggregate_that_is_not_finite_expels_nobody() -> None:
+    """The round is undone, and so is what it noted."""
+    strategy = taco(clients=3, detector="printed", lambda_=1, kappa=0.6)
+    strategy.info = dataclasses.replace(strategy.info, server_lr=1e30)
+    sent = {c: result(c, [1e30, 0.0]) for c in range(3)}
+    one_round(strategy, reply_with(sent), [0, 0])
+    assert not strategy.expelled
+    assert "expelled" not in strategy.round_record.scalars["note"]
 
 
 def test_a_replayed_gradient_is_a_strike_and_strikes_expel() -> None:

@@ -22,7 +22,7 @@ from fedsuite.records.folder import RunState
 from fedsuite.records.reader import Run
 from fedsuite.records.writer import RunRecord
 from fedsuite.report import html, markdown
-from fedsuite.report.build import make_report
+from fedsuite.report.build import build, make_report
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.diagnostic_tables import mean_tables
 from fedsuite.report.document import Document, Paragraph, ReportTable, Section
@@ -117,6 +117,21 @@ def test_words_line_up_on_the_left_and_numbers_on_the_right() -> None:
     page = html.render(Document("t", "", [Section("s", [table])]), {})
     assert '<td class="left">A</td>' in page and "<td>7</td>" in page
     assert ReportTable(["a", "b"], []).left_aligned == [True, False]
+
+
+def test_expulsions_are_told(report: Path) -> None:
+    """Both runs of TACO expelled their freeloader, client 3, and nobody else."""
+    text = (report / "report.md").read_text()
+    assert "Clients were expelled in 2 of 12 runs, honest ones in 0;" in text
+    assert text.count("expelled 1 of 1 freeloaders, 0 of 3 honest clients: 3") == 2
+
+
+def test_an_honest_client_that_was_expelled_is_told(tmp_path: Path) -> None:
+    write_run(tmp_path, "one", "taco", [0.1, 0.5], expelled=[0, 2])
+    write_run(tmp_path, "two", "fedavg", [0.1, 0.5])
+    text = markdown.render(build(open_collection(str(tmp_path))))
+    assert "Clients were expelled in 1 of 2 runs, honest ones in 1;" in text
+    assert "expelled 2 of 4 honest clients: 0, 2" in text
 
 
 def test_all_sections_are_filled(report: Path) -> None:

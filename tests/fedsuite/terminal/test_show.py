@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,22 @@ def test_a_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "0.4 after 1 rounds, 0.25 s of compute" in text
     assert "8 kB up, 16 kB down" in text and "2 s, clients' compute time 2 s" in text
     assert bytes_read() == (folder / "history.jsonl").stat().st_size
+
+
+def test_who_was_expelled_and_what_the_other_output_scores(tmp_path: Path) -> None:
+    settings = {"freeloaders": "1", "expelled": [1, 3]}
+    folder = write_run(tmp_path, "some", "taco", [0.1, 0.5], **settings)
+    summary = json.loads((folder / "summary.json").read_text())
+    others = {"other_output_accuracy": {"z": 0.25}}
+    (folder / "summary.json").write_text(json.dumps(summary | others))
+    text = shown(folder)
+    assert "1 of 1 freeloaders, 1 of 3 honest clients: 1, 3" in text
+    assert "0.2500  (z, which is not the saved model)" in text
+    alone = shown(write_run(tmp_path, "none", "taco", [0.1, 0.5], expelled=[2]))
+    assert "1 of 4 honest clients: 2" in alone and "freeloaders" not in alone
+    plain = shown(write_run(tmp_path, "plain", "taco", [0.1, 0.5]))
+    assert "\nexpelled" not in plain and "\nother output" not in plain
+    assert "\nexpelled" in text and "\nother output" in text
 
 
 def test_a_run_that_was_left_says_how_to_resume_it(tmp_path: Path) -> None:

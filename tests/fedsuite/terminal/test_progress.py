@@ -1,0 +1,38 @@
+"""A run's rounds in the terminal: what is noted of a round stays on the screen."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fedsuite.config import parse
+from fedsuite.records.writer import RunRecord
+from fedsuite.terminal.progress import follow
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_expulsion_is_told_in_the_line_of_its_round(tmp_path: Path, terminal: bool) -> None:
+    config = parse({"results-dir": str(tmp_path), "run-name": "live", "num-rounds": 3})
+    record = RunRecord.create(config, {"engine": "inline"})
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=terminal, width=200)
+    rows: list[dict[str, Any]] = [
+        {"round": n, "accuracy": 0.5, "wall_seconds": 1.0} for n in (1, 2)
+    ]
+    rows[0]["note"] = "expelled client 3, 17"
+    left = [*rows]
+
+    def alive(seconds: float) -> bool:
+        if left:
+            record.add_round(left.pop(0), [])
+        return bool(left)
+
+    follow(tmp_path / "live", 3, alive, console)
+    record.close()
+    lines = [line for line in screen.getvalue().splitlines() if "round 1/3" in line]
+    assert len(lines) == 1 and "accuracy 0.5000" in lines[0]
+    assert lines[0].rstrip().endswith("expelled client 3, 17")
