@@ -109,9 +109,8 @@ def override_tables(suite: Suite, best: Mapping[tuple[str, Place], Candidate]) -
                 rows += [label for label in [plan.labels[suite.rows]] if label not in rows]
     tables = []
     for (place, settings), rows in found.items():
-        when = ", ".join(
-            [f"{suite.rows} = {_toml(rows)}", *(f"{k} = {_toml(v)}" for k, v in place)]
-        )
+        labels = {suite.rows: rows, **dict(place)}
+        when = ", ".join(f"{name} = {_toml(label)}" for name, label in labels.items())
         lines = [f"{key} = {_toml(value)}" for key, value in settings]
         head = "[[small.override]]" if suite.small else "[[override]]"
         tables.append("\n".join([head, f"when = {{ {when} }}", *lines]))

@@ -4,8 +4,8 @@
 key it is named after, or a table of labels, each with its settings; a label is also the value of
 the axis's own key unless its settings say otherwise. The runs are all combinations except those of
 ``skip``. Each ``[[override]]`` sets something for the runs whose labels are those of its ``when``.
-``[small]`` overrides settings, ``[small.axes]`` picks labels and ``[[small.override]]`` has the last
-word, for a variant that takes a laptop minutes.
+``[small]`` overrides settings, ``[small.axes]`` picks labels and ``[[small.override]]`` wins over
+all, for a variant that takes a laptop minutes.
 """
 
 from __future__ import annotations
