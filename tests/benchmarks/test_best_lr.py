@@ -73,7 +73,8 @@ def tuned(tmp_path: Path) -> Path:
         labels = {"algo": label, "split": split, "lr": lr}
         for seed in (101, 102):
             add("pfedme", labels, seed, value, lr=lr, **{"pfedme.personal_lr": own})
-    manifest = {"name": "tuning", "scale": "small", "metric": "final_accuracy", "runs": runs}
+    manifest: dict[str, Any] = {"name": "tuning", "scale": "small", "runs": runs}
+    manifest |= {"metric": "final_accuracy"}
     manifest |= {"rows": "algo", "columns": ["split", "lr"], "planned": len(runs)}
     (tmp_path / "tuning" / "suite.json").write_text(json.dumps(manifest))
     return tmp_path / "tuning"
