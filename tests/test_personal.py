@@ -121,6 +121,13 @@ def test_fedamp_is_held_near_others(experiment: Experiment) -> None:
     assert spread(experiment("fedamp", **settings)) < 0.95 * spread(experiment("local", **settings))
 
 
+def test_which_model_pfedme_scores_changes_nothing_else(experiment: Experiment) -> None:
+    """Clients keep other models, the global one is the same to the bit."""
+    theta, w = (experiment("pfedme", **SAME_ROWS, **{"pfedme.scored": m}) for m in ("theta", "w"))
+    assert np.array_equal(global_model(theta), global_model(w))
+    assert not {*personal(theta, "pfedme")} & {*personal(w, "pfedme")}
+
+
 def test_pfedmes_personal_models_are_held_by_lam(experiment: Experiment) -> None:
     """Where w_i hardly moves, a stronger pull leaves theta nearer to it."""
 

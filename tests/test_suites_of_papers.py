@@ -12,6 +12,7 @@ import pytest
 
 from fedsuite import registry
 from fedsuite.config import params_of
+from fedsuite.core.files import read_toml
 from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
 from fedsuite.report.results import cells
@@ -26,6 +27,11 @@ BASELINES = {
     *("foolsgold", "scaffold", "stem", "fedacg", "pfedme", "fedfomo", "apple", "fedamp"),
     *("fedtgp", "feddual", "fedprox-tailored", "scaffold-tailored"),
 }
+TUNING = {
+    "baselines_personal": "baselines_personal_lr",
+    "baselines_global": "baselines_global_lr",
+}
+GRID = {0.01, 0.03, 0.1, 0.3}
 PAPERS = {
     "feda4": {"table1", "table2", "table3", "fig5", "eta"},
     "taco": {f"table{n}" for n in (1, 2, 3, 5, 6, 7, 8)}
@@ -43,7 +49,51 @@ def at_paper_scale() -> tuple[Suite, ...]:
 
 def test_every_table_and_figure_has_its_suite() -> None:
     wanted = {f"{paper}_{part}" for paper, parts in PAPERS.items() for part in parts}
-    assert {file.stem for file in FILES} == wanted | {"demo", "baselines_personal"}
+    ours = {"demo", *TUNING, *TUNING.values()}
+    assert {file.stem for file in FILES} == wanted | ours
+
+
+@pytest.mark.parametrize("table", TUNING)
+@pytest.mark.parametrize("scale", SCALES)
+def test_learning_rates_are_chosen_fairly(table: str, scale: str) -> None:
+    """Tuning and table have the same methods and columns and differ in nothing but the rates, the
+    seeds and how often they score; every method has the same grid, on seeds the table lacks.
+    """
+    tuning = read_suite(FOLDER / f"{TUNING[table]}.toml", scale)
+    final = read_suite(FOLDER / f"{table}.toml", scale)
+    assert not {p.labels["seed"] for p in tuning.plans} & {p.labels["seed"] for p in final.plans}
+    place = next(name for name in tuning.columns if name != "lr")
+    tried: dict[tuple[Any, Any], set[Any]] = {}
+    for plan in tuning.plans:
+        tried.setdefault((plan.settings["algo"], plan.labels[place]), set()).add(plan.labels["lr"])
+    assert {*tried} == {(p.settings["algo"], p.labels[place]) for p in final.plans}
+    for (algo, _), rates in tried.items():
+        assert rates == GRID - ({0.3} if algo == "pfedme" else set())
+    free = {"lr", "seed", "eval-every", "target-accuracy", "pfedme.personal-lr"}
+
+    def fixed(settings: Any) -> dict[str, Any]:
+        return {key: value for key, value in settings.items() if key not in free}
+
+    ran = [fixed(tuning.resolve(plan).flat()) for plan in tuning.plans]
+    for plan in final.plans:
+        if plan.labels["algo"] == plan.settings["algo"]:
+            assert fixed(final.resolve(plan).flat()) in ran
+
+
+@pytest.mark.parametrize("table", TUNING)
+def test_either_all_methods_have_chosen_rates_or_none(table: str) -> None:
+    chosen = read_toml(FOLDER / f"{table}.toml", "suite file")["small"].get("override", [])
+    suite = read_suite(FOLDER / f"{table}.toml", "small")
+    for plan in suite.plans if chosen else ():
+        mine = [
+            override
+            for override in chosen
+            if all(
+                plan.labels[name] in (labels if isinstance(labels, list) else [labels])
+                for name, labels in override["when"].items()
+            )
+        ]
+        assert len(mine) == 1 and mine[0]["lr"] in GRID
 
 
 @pytest.mark.parametrize(

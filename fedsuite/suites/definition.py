@@ -3,8 +3,9 @@
 ``[base]`` holds settings that all runs share. Each entry of ``[axes]`` is a list of values of the
 key it is named after, or a table of labels, each with its settings; a label is also the value of
 the axis's own key unless its settings say otherwise. The runs are all combinations except those of
-``skip``. ``[small]`` overrides settings and ``[small.axes]`` picks labels, for a variant that takes
-a laptop minutes.
+``skip``. Each ``[[override]]`` sets something for the runs whose labels are those of its ``when``.
+``[small]`` overrides settings, ``[small.axes]`` picks labels and ``[[small.override]]`` wins over
+all, for a variant that takes a laptop minutes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ TYPES: dict[str, type] = {
     "base": dict,
     "axes": dict,
     "skip": list,
+    "override": list,
     "small": dict,
 }
 REQUIRED = ("title", "metric", "rows", "columns", "runs", "axes")
@@ -47,6 +49,7 @@ KEYS = [key for key in defaults(RunConfig) if key not in ("params", *GIVEN_BY_CO
 Label = str | int | float
 Settings = dict[str, Any]
 Axis = dict[Label, tuple[Settings, Settings]]
+Override = tuple[dict[str, list[Label]], Settings]  # which runs, by their labels; what they get
 
 
 @dataclass(frozen=True)
@@ -160,14 +163,16 @@ def describe_labels(labels: Mapping[str, Label]) -> str:
 
 def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
     small = dict(raw["small"]) if scale == "small" else {}
-    picked = small.pop("axes", {})
+    picked, exceptions = small.pop("axes", {}), small.pop("override", [])
     if not isinstance(picked, dict):
         raise UserError(f"{path}: invalid value {picked!r} for small.axes: it must be a table.")
     axes = {name: _axis(path, name, axis) for name, axis in raw["axes"].items()}
+    overrides = _overrides(path, "override", raw.get("override", []), axes)
     for name, axis in picked.items():
         if name not in axes:
             raise UserError(f"{path}: small.axes.{name} is not an axis. {suggest(name, axes)}")
         axes[name] = _small_axis(path, name, axis, axes[name])
+    last = _overrides(path, "small.override", exceptions, axes)
     base, override = _settings(path, "base", raw.get("base", {})), _settings(path, "small", small)
     skips = raw.get("skip", [])
     for skipped in skips:
@@ -183,9 +188,10 @@ def _expand(path: Path, raw: Mapping[str, Any], scale: str) -> list[Plan]:
         settings = dict(base)
         for name, label in chosen.items():
             settings |= axes[name][label][0]
-        settings |= override
+        settings |= _matching(overrides, chosen) | override
         for name, label in chosen.items():
             settings |= axes[name][label][1]
+        settings |= _matching(last, chosen)
         plans.append(Plan(chosen, settings))
     return plans
 
@@ -218,6 +224,42 @@ def _small_axis(path: Path, name: str, raw: Any, axis: Axis) -> Axis:
             for label, own in raw.items()
         }
     raise UserError(f"{path}: small.axes.{name} must be a list of labels or a table of them.")
+
+
+def _overrides(path: Path, where: str, raw: Any, axes: Mapping[str, Axis]) -> list[Override]:
+    """Read tables of ``when``, a label or a list of labels per axis, and settings."""
+    if not isinstance(raw, list):
+        raise UserError(f"{path}: {where} must be tables written as [[{where}]].")
+    found = []
+    for table in raw:
+        when = table.get("when") if isinstance(table, dict) else None
+        if not isinstance(when, dict) or not when or len(table) == 1:
+            raise UserError(
+                f"{path}: invalid value {table!r} for {where}: it must have settings and a 'when' "
+                'with labels, e.g. when = { algo = "fedavg" }.'
+            )
+        chosen = {axis: v if isinstance(v, list) else [v] for axis, v in when.items()}
+        for name, labels in chosen.items():
+            if name not in axes:
+                raise UserError(
+                    f"{path}: '{name}' in {where} is not an axis. {suggest(name, axes)}"
+                )
+            for label in labels:
+                if label not in axes[name]:
+                    known = suggest(str(label), [str(known) for known in axes[name]])
+                    raise UserError(f"{path}: {where} has no label '{label}' of {name}. {known}")
+        own = {key: value for key, value in table.items() if key != "when"}
+        found.append((chosen, _settings(path, where, own)))
+    return found
+
+
+def _matching(overrides: Iterable[Override], labels: Mapping[str, Label]) -> Settings:
+    """Return what a run's overrides set; later ones win."""
+    settings: Settings = {}
+    for when, own in overrides:
+        if all(labels[name] in chosen for name, chosen in when.items()):
+            settings |= own
+    return settings
 
 
 def _implied(name: str, label: Label) -> Settings:

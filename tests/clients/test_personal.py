@@ -81,7 +81,7 @@ def test_pfedme_two_batches_by_hand(tmp_path: Path) -> None:
 
 
 def test_pfedme_may_keep_its_copy_of_the_global_model_instead(tmp_path: Path) -> None:
-    """The two batches above: w_i = (0.4375, 1.3125) is kept in place of theta; what is sent stays."""
+    """The two batches above: w_i = (0.4375, 1.3125) is kept in place of theta."""
     params = dataclasses.replace(PFEDME, scored="w")
     (update,), _, _ = fit(PFedMeClient, place(tmp_path, TWO_STEPS), [0, 0], params=params)
     assert np.array_equal(update, [0.4375, 1.3125])

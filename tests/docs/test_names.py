@@ -15,6 +15,7 @@ import pytest
 from fedsuite.cli.main import command
 from fedsuite.cli.run import read_settings
 from fedsuite.config import parse
+from fedsuite.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
@@ -120,6 +121,19 @@ def test_names_occur_in_the_source(page: Path) -> None:
     for text in quoted(page):
         if found := NAME.fullmatch(text):
             assert set(found[1].split(".")) <= words, text
+
+
+OF_FEDDUAL = [
+    *("README.md", "docs/algorithms/feddual.md", "docs/fidelity.md"),
+    *("docs/evidence/baselines.md", "docs/evidence/suites.md"),
+]
+
+
+@pytest.mark.parametrize("page", OF_FEDDUAL)
+def test_feddual_is_labelled_as_our_reading(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert "our reading" in text
+    assert "our reading" in ALGORITHMS["feddual"].summary
 
 
 def test_contributors_read_of_every_module() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,64 @@ def write(tmp_path: Path) -> Write:
 def settings(suite: Suite, **labels: object) -> dict[str, object]:
     (plan,) = [plan for plan in suite.plans if plan.labels == labels]
     return plan.settings
+
+
+OVERRIDES = """
+[[override]]
+when = { data = "skewed" }
+local-steps = 20
+lr = 0.2
+
+[[override]]
+when = { algo = ["fedavg", "fedprox weak"], data = "skewed", seed = 2 }
+lr = 0.3
+fedprox.zeta = 0.9
+
+[[small.override]]
+when = { algo = "fedavg", data = "skewed" }
+local-steps = 30
+"""
+
+
+def test_overrides_are_for_the_runs_they_name_and_later_ones_win(write: Write) -> None:
+    suite = read_suite(write(TEXT + OVERRIDES))
+    assert "lr" not in settings(suite, seed=2, algo="fedavg", data="even")
+    first = settings(suite, seed=1, algo="fedprox weak", data="skewed")
+    assert (first["local-steps"], first["lr"], first["fedprox.zeta"]) == (20, 0.2, 0.01)
+    second = settings(suite, seed=2, algo="fedprox weak", data="skewed")
+    assert (second["local-steps"], second["lr"], second["fedprox.zeta"]) == (20, 0.3, 0.9)
+
+
+def test_at_small_scale_the_small_settings_win_over_overrides_but_not_over_its_own(
+    write: Write,
+) -> None:
+    suite = read_suite(write(TEXT + OVERRIDES), "small")
+    plain = settings(suite, seed=1, algo="fedavg", data="skewed")
+    assert (plain["lr"], plain["local-steps"], plain["batch-size"]) == (0.2, 30, 4)
+    other = settings(suite, seed=1, algo="fedprox weak", data="skewed")
+    assert (other["lr"], other["local-steps"]) == (0.2, 5)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("[[override]]\nlr = 1", "it must have settings and a 'when'"),
+        ("[[override]]\nwhen = {}\nlr = 1", "it must have settings and a 'when'"),
+        ("[[override]]\nwhen = { seed = 1 }", "it must have settings and a 'when'"),
+        ("[[override]]\nwhen = { alg = 1 }\nlr = 1", "'alg' in override is not an axis. Did you"),
+        ("[[override]]\nwhen = { seed = 7 }\nlr = 1", "override has no label '7' of seed. Choices"),
+        ("[[override]]\nwhen = { seed = 1 }\nlrr = 1", "unknown key 'override.lrr'"),
+        ("[[override]]\nwhen = { seed = 1 }\nresume = true", "is set by the command"),
+        ("[small.override]\nlr = 1", "small.override must be tables written as"),
+        (
+            "[[small.override]]\nwhen = { data = 'even' }\nlr = 1",
+            "small.override has no label 'even' of data",
+        ),
+    ],
+)
+def test_an_override_that_cannot_be_meant_is_refused(write: Write, table: str, reason: str) -> None:
+    with pytest.raises(UserError, match=re.escape(reason)):
+        read_suite(write(f"{TEXT}\n{table}\n"), "small")
 
 
 def test_runs_are_all_combinations_and_later_settings_win(write: Write) -> None:
