@@ -166,6 +166,8 @@ BLOCKS: dict[str, Block] = {
         {**FEDBAC_BASE, **SHARDS},
         {
             "fedbac": {"algo": "fedbac"},
+            "printed": {"algo": "fedbac", "fedbac.floor": 0.0},
+            "current": {"algo": "fedbac", "fedbac.reference": "current"},
             "no-regulariser": {"algo": "fedbac", "fedbac.regularizer": "none"},
             "fedavg": {"algo": "fedavg"},
         },

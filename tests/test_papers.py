@@ -76,6 +76,42 @@ def test_repeats_to_the_bit_also_after_power_cuts(experiment: Experiment, algo: 
     assert bits(again) == bits(whole) == bits(experiment(algo, **settings))
 
 
+OTHER_STATE = [
+    (
+        "fedbac",
+        3,
+        {"fedbac.reference": "current", "fedbac.window": "rounds", "fraction_train": 0.5},
+    ),
+    ("fedadw", 6, {"fedadw.send-weights": True, "fedadw.discrepancy-sign": "reward"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "messages", "reading"), OTHER_STATE)
+def test_state_that_other_readings_keep_survives_a_power_cut(
+    experiment: Experiment, algo: str, messages: int, reading: dict[str, Any]
+) -> None:
+    settings = {"num_rounds": 4, "checkpoint_every": 2, **reading}
+    whole = experiment(algo, **settings)
+    with pytest.raises(PowerCut):
+        experiment(algo, FailingGrid(messages), **settings, run_name="cut")
+    again = experiment(algo, **settings, run_name="cut", resume=True)
+    assert bits(again) == bits(whole)
+
+
+def test_fedadws_mixing_weights_are_in_the_record_on_request(experiment: Experiment) -> None:
+    """The top two layers of the perceptron; in round 1 nothing is mixed yet and all are one."""
+    folder = experiment("fedadw", num_rounds=3, **{"fedadw.send-weights": True})
+    rounds = read_lines(folder / "history.jsonl")
+    assert rounds[1]["ala_fc"] == rounds[1]["ala_hidden_2"] == 1.0
+    assert 0.0 < rounds[3]["ala_fc"] < 1.0
+    clients = [r for r in read_lines(folder / "clients.jsonl") if r["phase"] == "train"]
+    last = [row["ala_fc"] for row in clients if row["round"] == 3]
+    assert sum(last) / 4 == pytest.approx(rounds[3]["ala_fc"])
+    sent = {row["upload_bytes"] for row in clients}
+    assert sent == {4 * (2834 + 16 * 8 + 8 + 8 * 10 + 10)}
+
+
 @pytest.mark.parametrize("algo", PAPERS)
 def test_differs_from_fedavg_by_default(experiment: Experiment, algo: str) -> None:
     same_rows = {"client_test_fraction": 0.25, "probe_per_class": 1}

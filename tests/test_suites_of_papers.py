@@ -142,6 +142,35 @@ def test_metrics_are_fields_of_the_summary() -> None:
     assert SUITE_METRICS <= summarise(config, [], [], "finished").keys()
 
 
+def settings_of(name: str, key: str) -> set[Any]:
+    """Return the values of a key that a suite's runs set, at the paper's scale."""
+    plans = read_suite(FOLDER / f"{name}.toml").plans
+    return {plan.settings[key] for plan in plans if key in plan.settings}
+
+
+def test_readings_that_papers_leave_open_are_in_their_suites() -> None:
+    etas = product((0.01, 0.1, 0.3, 1.0, 3.0, 10.0), ("intent", "printed"))
+    plans = read_suite(FOLDER / "feda4_eta.toml").plans
+    swept = {(p.settings["feda4.eta"], p.settings["feda4.direction"]) for p in plans}
+    assert swept == set(etas)
+    assert max(settings_of("fedadw_fig5", "fedadw.x")) == 5.0
+    assert settings_of("fedadw_fig4", "fedadw.discrepancy-sign") == {"reward"}
+    for name in ("fedbac_accuracy", "fedbac_ablation", "fedbac_coupling"):
+        assert settings_of(name, "fedbac.floor") == {0.0}
+        assert settings_of(name, "fedbac.reference") == {"current"}
+        assert "none" in settings_of(name, "fedbac.regularizer")
+    assert settings_of("fedbac_accuracy", "num-shards") == {200, 300}
+
+
+def test_tacos_suites_have_the_rows_of_its_table_iv() -> None:
+    """FEMNIST's digits (10 classes) and 448,340 rows of Shakespeare."""
+    for name in ("taco_table6", "taco_table7"):
+        data = settings_of(name, "dataset")
+        assert "femnist-digits" in data and "femnist" not in data
+    for name in ("taco_table5", "taco_fig4", "taco_fig5"):
+        assert settings_of(name, "natural-rows") == {448_340}
+
+
 @pytest.mark.parametrize("source", sources())
 def test_a_suite_stands_beside_each_number(source: str) -> None:
     printed = [number for number in paper_numbers() if number.source == source]
