@@ -1,0 +1,24 @@
+"""The baselines' defaults are their papers', or those that docs/fidelity.md gives a reason for."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedsuite import registry
+from fedsuite.core.settings import defaults
+
+PUBLISHED = {
+    "fedprox": {"zeta": 0.1},
+    "scaffold": {"coefficient": 1.0},
+    "fedacg": {"lam": 0.85, "beta": 0.001},
+    "pfedme": {"lam": 15.0, "inner-steps": 5, "beta": 1.0, "personal-lr": 0.01, "scored": "theta"},
+    "fedfomo": {"models": 5, "epsilon": 0.3, "decay": 0.05, "validation": 0.2},
+    "apple": {"mu": 0.1, "fade": 0.1, "p-lr": 0.01, "start": "shares"},
+    "fedamp": {"sigma": 1.0, "alpha": 1.0, "lam": 0.1, "heuristic": False},
+    "fedtgp": {"lam": 10.0, "margin-cap": 100.0, "prototype-epochs": 100},
+}
+
+
+@pytest.mark.parametrize("algo", PUBLISHED)
+def test_defaults(algo: str) -> None:
+    assert PUBLISHED[algo].items() <= defaults(registry.params(algo)).items()
