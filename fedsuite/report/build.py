@@ -140,8 +140,7 @@ def _runs(collection: Collection) -> list[Block]:
         seed = str(run.seed) if run.seed is not None else NONE
         rounds = str(run.last_round) if run.history else NONE
         score = run.value(collection.metric)
-        failed = run.summary.get("failed_replies") or 0
-        note = run.note or (f"{failed} client replies left out" if failed else "")
+        note = "; ".join(filter(None, [run.note, run.damage()]))
         result = NONE if score is None else f"{score:.{metric.digits}f}"
         lines.append([run.name, *labels, seed, run.state, rounds, result, note])
     return [ReportTable([*headings, metric.heading, "note"], lines)]

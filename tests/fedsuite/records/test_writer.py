@@ -35,7 +35,8 @@ def test_reopening_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     for number in range(4):
         record.add_round({"round": number}, [{"client": 0}])
     record.close()
-    again = RunRecord.reopen(record.folder, 1)
+    again = RunRecord.hold(record.folder)
+    again.rewind(1)
     again.add_round({"round": 2}, [])
     assert [row["round"] for row in again.history()] == [0, 1, 2]
     assert [row["round"] for row in read_lines(record.folder / "clients.jsonl")] == [0, 1]
@@ -45,9 +46,9 @@ def test_a_run_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     record = make(tmp_path)
     monkeypatch.setattr(fedsuite.records.writer, "LOCK_WAIT", 0.3)
     with pytest.raises(UserError, match="still being written"):
-        RunRecord.reopen(record.folder, 0)
+        RunRecord.hold(record.folder)
     record.close()
-    RunRecord.reopen(record.folder, 0).close()
+    RunRecord.hold(record.folder).close()
 
 
 def test_a_reader_never_sees_a_half_written_file(tmp_path: Path) -> None:
