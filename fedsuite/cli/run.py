@@ -12,6 +12,7 @@ import typer
 
 from fedsuite.cli import completion
 from fedsuite.cli.options import (
+    STATUSES,
     Files,
     Gpus,
     Nodes,
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from fedsuite.flower.connections import Connection
 
 PATH_KEYS = ("data-root", "results-dir", "server-data")
-STATUSES = (
-    "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing, "
-    "130 interrupted."
-)
 commands = typer.Typer()
 
 

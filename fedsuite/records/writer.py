@@ -90,8 +90,8 @@ class RunRecord:
             rows = reader.new_lines()
             if reader.damaged:
                 raise UserError(
-                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the file from "
-                    "a copy; or delete what is damaged, and those rounds stay unknown."
+                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the "
+                    "file from a copy, or delete what is damaged; it then stays unknown."
                 )
             kept[path] = [row for row in rows if row["round"] <= last_round]
         self._rounds = kept[self.files.history_file]
