@@ -152,7 +152,8 @@ class SimulatedNodes:
         for message in lost:
             node = message.metadata.dst_node_id
             if node in replies:
-                reason = str(replies[node].error.reason).strip().partition("\n")[0]
+                reason = str(replies[node].error.reason).partition("\n")[0]
+                reason = reason.rpartition(":<'")[2].rstrip(".")  # Flower's <class>:<'message'>
                 number = self._known[node].number
                 self._news.append(f"node {number} failed ({reason}); its clients are sent again")
 

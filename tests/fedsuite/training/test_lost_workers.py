@@ -40,7 +40,7 @@ def test_what_a_killed_worker_lost_is_computed_again_to_the_same_bits(
     summary = read_document(folder / "summary.json")
     assert (summary["failed_replies"], summary["missing_updates"]) == (0, 0.0)
     notes = [row.get("note", "") for row in read_lines(folder / "history.jsonl")]
-    told = "node 1 failed (<class 'ray.exceptions.ActorDiedError'>:<'The actor died.); its clients"
+    told = "node 1 failed (The actor died); its clients are sent again"
     assert [note.count(told) for note in notes] == [0, 0, 2, 0]  # trained and scored again
 
 
