@@ -51,8 +51,10 @@ def test_a_killed_worker_is_replaced_and_its_clients_computed_again(
 ) -> None:
     run = RunFolder(tmp_path / "runs" / "hurt")
     process = start(tmp_path, "ray", "hurt")
+    await_lines(process, run.history_file, 1)
+    worker = workers(process)[0]
     await_lines(process, run.history_file, 2)
-    workers(process)[0].kill()
+    worker.kill()
     status, out = end(process)
     assert status == 0, out
     rows = read_lines(run.history_file)
