@@ -2,27 +2,32 @@
 
 One file per client and round, replaced atomically. A round reads the newest state written before
 it, so a run that was killed some rounds after its last checkpoint finds, when resumed, the state
-that belongs to the checkpoint. States older than the checkpoint's are removed.
+that belongs to the checkpoint. States older than the checkpoint's are removed. Every file carries a
+checksum, so that a damaged one is refused.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from fedsuite.core.files import replacing
+from fedsuite.core.settings import UserError
 
 PRIVATE = 0o600
+CHECKSUM = "crc32"
 
 
 class ClientState:
     """The durable state of one client as one round sees it."""
 
     def __init__(self, folder: Path, client: int, server_round: int, checkpoint_round: int) -> None:
-        self.folder = folder / f"{client:06d}"
+        self.folder = folder / _folder_name(client)
         self.round = server_round
         self.checkpoint_round = checkpoint_round
 
@@ -30,7 +35,7 @@ class ClientState:
         """Return the newest state from before this round (or including it); empty if none."""
         limit = self.round + 1 if after_round else self.round
         rounds = [number for number in self._rounds() if number < limit]
-        return load_file(self._path(rounds[-1])) if rounds else {}
+        return read_state(self._path(rounds[-1])) if rounds else {}
 
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Write some entries of this round's state and keep the others."""
@@ -41,15 +46,79 @@ class ClientState:
         self.folder.mkdir(parents=True, exist_ok=True)
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with replacing(self._path(self.round), PRIVATE) as temporary:
-            save_file(contiguous, temporary)
+            save_file(contiguous, temporary, {CHECKSUM: checksum(contiguous)})
         durable = [n for n in self._rounds() if n <= self.checkpoint_round and n < self.round]
         for number in durable[:-1]:
             self._path(number).unlink(missing_ok=True)
 
     def _path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.safetensors"
+        return self.folder / _file_name(number)
 
     def _rounds(self) -> list[int]:
-        if not self.folder.is_dir():
-            return []
-        return sorted(int(p.stem) for p in self.folder.glob("*.safetensors"))
+        return _rounds_in(self.folder)
+
+
+def list_states(folder: Path, last_round: int) -> dict[int, int]:
+    """Return the states that belong to a round's end: client -> the round that wrote its newest."""
+    if not folder.is_dir():
+        return {}
+    found = {}
+    for place in folder.iterdir():
+        rounds = [number for number in _rounds_in(place) if number <= last_round]
+        if rounds:
+            found[int(place.name)] = rounds[-1]
+    return found
+
+
+def check_states(folder: Path, needed: Mapping[int, int]) -> None:
+    """Refuse to resume if a state that :func:`list_states` listed is missing or damaged."""
+    for client, number in sorted(needed.items()):
+        path = folder / _folder_name(client) / _file_name(number)
+        if not path.exists():
+            raise UserError(
+                f"The run cannot be resumed: the state of client {client} after round {number}, "
+                f"{path}, is missing. Restore it from a copy, or start a new run."
+            )
+        read_state(path)
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """Read a state; refuse a damaged one."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+            recorded = (file.metadata() or {}).get(CHECKSUM)
+    except (SafetensorError, ValueError) as error:
+        raise _damaged(path, str(error)) from None
+    if recorded is not None and recorded != checksum(arrays):
+        raise _damaged(path, "its checksum is another")
+    return arrays
+
+
+def checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return a checksum of arrays and their names."""
+    value = 0
+    for name in sorted(arrays):
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(np.ascontiguousarray(arrays[name]).view(np.uint8).data, value)
+    return f"{value:08x}"
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(
+        f"The client's state {path} is damaged ({why}). Restore it from a copy, or start a new run."
+    )
+
+
+def _folder_name(client: int) -> str:
+    return f"{client:06d}"
+
+
+def _file_name(number: int) -> str:
+    return f"{number:06d}.safetensors"
+
+
+def _rounds_in(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.stem) for path in folder.glob("*.safetensors"))

@@ -1,9 +1,9 @@
-"""``make faults``: inject faults into a federation of real processes and see what becomes of a run.
+"""``make faults``: inject faults into real processes and see what becomes of a run.
 
-Each fault has a federation of its own (SuperLink and SuperNodes over gRPC with TLS and keys), one
-run on it, and a row in the table: how many rounds were completed, which of them the disturbed node
-missed, whether it took part in the last one, and the final accuracy compared with that of an
-undisturbed run.
+Each fault has a federation of its own (SuperLink and SuperNodes over gRPC with TLS and keys) or a
+simulation of its own (SuperLink and Ray workers), one run on it, and a row in the table: how many
+rounds were completed, which of them the disturbed node missed, whether it took part in the last
+one, and the final accuracy compared with that of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.report import table
 from faults.catalogue import FAULTS
 from faults.run import TARGET, disturbed_run
+from faults.watched import simulated_run
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.records.folder import RunFolder
 
@@ -80,9 +81,9 @@ def inject(name: str, folder: Path, time_limit: float) -> FaultResult:
     """Run one experiment with one fault."""
     fault, started = FAULTS[name], time.monotonic()
     needs = {"without_target": fault.without_target, "own_network": fault.own_network}
-    with disturbed_run(folder, **needs) as run:
+    with simulated_run(folder) if fault.simulated else disturbed_run(folder, **needs) as run:
         settings = [f"num-rounds={ROUNDS}", f"round-timeout={time_limit:.0f}", "seed=1"]
-        run.submit("run", ALGORITHM, *settings, "--name", "run")
+        run.submit("run", ALGORITHM, *settings, *run.settings, "--name", "run")
         fault.inject(run)
         run.await_end()
         summary = read_document(RunFolder(run.folder).summary_file)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from faults import network
 from faults.run import DisturbedRun
+from faults.watched import SimulatedRun
 from fedsuite.deploy.federation import restart_supernode
 
 CUT_SECONDS = 20.0
@@ -60,14 +62,36 @@ def cut(run: DisturbedRun) -> None:
     network.mend() if run.namespace else run.resume_node()
 
 
+def worker(run: SimulatedRun) -> None:
+    """Kill a Ray worker of a simulation, as the kernel does when memory runs out."""
+    victim = run.find_workers()[0]
+    run.await_round(1)
+    victim.kill()
+
+
+def beside(run: SimulatedRun) -> None:
+    """Resume a simulation from another terminal while it trains."""
+    workers = run.find_workers()
+    run.await_round(1)
+    for process in workers:
+        process.suspend()
+    run.resume_beside()
+    for process in workers:
+        process.resume()
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A fault: its row in the table, what it does, and what it needs."""
+    """A fault: its row in the table, what it does, and what it needs.
+
+    A ``simulated`` one is done to a run of Flower's simulation, the others to a federation.
+    """
 
     title: str
-    inject: Callable[[DisturbedRun], None]
+    inject: Callable[[Any], None]
     without_target: bool = False
     own_network: bool = False
+    simulated: bool = False
 
 
 FAULTS = {
@@ -78,4 +102,6 @@ FAULTS = {
     "superlink": Fault("the SuperLink killed and restarted with its database, resumed", superlink),
     "restarted": Fault("a SuperNode killed while it trains and restarted", restarted),
     "cut": Fault("the network to a SuperNode cut for 20 s", cut, own_network=True),
+    "worker": Fault("simulation: a Ray worker killed", worker, simulated=True),
+    "beside": Fault("simulation: a resume beside the live run", beside, simulated=True),
 }

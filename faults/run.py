@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from faults.network import HOST_ADDRESS, namespace
-from fedsuite.core.files import read_lines
-from fedsuite.core.processes import Child, Process, kill, start, stop
+from faults.watched import CLIENTS, WatchedRun
+from fedsuite.core.processes import Process, kill, stop
 from fedsuite.deploy.certificates import make_certificates
 from fedsuite.deploy.federation import (
     LOOPBACK,
@@ -24,25 +22,21 @@ from fedsuite.deploy.federation import (
     start_supernode,
 )
 from fedsuite.deploy.keys import make_key, public_half, register
-from fedsuite.flower.commands import environment, executable
-from fedsuite.records.folder import RunFolder
 
-NODES = 3
+NODES = CLIENTS
 TARGET = NODES - 1
-PATIENCE_SECONDS = 900.0
 
 
-class DisturbedRun:
+class DisturbedRun(WatchedRun):
     """A federation with a run on it. The node of number ``TARGET`` is the one disturbed.
 
     ``namespace`` is the network namespace of that node; "" if it has none.
     """
 
     def __init__(self, federation: Federation, namespace: str = "") -> None:
+        options = ["--superlink", federation.connection]
+        super().__init__(federation.folder, options, federation.home)
         self.federation, self.namespace = federation, namespace
-        self.folder = federation.folder / "runs" / "run"
-        self.log = federation.folder / "run.log"
-        self.commands: list[Child] = []
 
     @property
     def target(self) -> SuperNode:
@@ -55,36 +49,11 @@ class DisturbedRun:
         within = ["ip", "netns", "exec", self.namespace] if inside else []
         start_supernode(self.federation, node, within=within)
 
-    def submit(self, *words: str) -> None:
-        """Start ``fedsuite run`` or ``fedsuite resume`` on the federation."""
-        command = [*executable("fedsuite"), *words, "--superlink", self.federation.connection]
-        with self.log.open("ab") as log:
-            self.commands.append(
-                start(
-                    command,
-                    environment(self.federation.home),
-                    cwd=self.federation.folder,
-                    output=log,
-                )
-            )
-
-    def rounds(self) -> list[dict[str, Any]]:
-        """Return the rounds recorded so far, without the one before training."""
-        return [row for row in read_lines(RunFolder(self.folder).history_file) if row["round"]]
-
-    def await_round(self, number: int) -> None:
-        """Wait until a round is recorded."""
-        self._await(lambda: len(self.rounds()) >= number, f"round {number}")
-
     def await_training(self, number: int) -> None:
         """Wait until the target has received its message for a round."""
         log = self.federation.log(self.target.name)
         received = f"ROUND {number}]"
-        self._await(lambda: received in log.read_text(errors="replace"), f"training {number}")
-
-    def await_end(self) -> None:
-        """Wait until the last command has ended."""
-        self._await(lambda: self._has_ended, "the end of the run")
+        self.wait_until(lambda: received in log.read_text(errors="replace"), f"training {number}")
 
     def kill_node(self) -> None:
         """End the target as a power cut would."""
@@ -106,7 +75,7 @@ class DisturbedRun:
 
     def close(self) -> None:
         """End all processes."""
-        kill(*self.commands)
+        super().close()
         with contextlib.suppress(LookupError):
             self.resume_node()
         stop(*self.federation.processes())
@@ -120,18 +89,6 @@ class DisturbedRun:
     def _signal_node(self, number: signal.Signals) -> None:
         for member in self._process(self.target.name).family():
             member.send_signal(number)
-
-    @property
-    def _has_ended(self) -> bool:
-        return bool(self.commands) and self.commands[-1].poll() is not None
-
-    def _await(self, happened: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not happened():
-            if self._has_ended or time.monotonic() > deadline:
-                said = self.log.read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"{what} did not happen. The run printed:\n{said}")
-            time.sleep(0.2)
 
 
 @contextlib.contextmanager

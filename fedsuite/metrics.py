@@ -82,6 +82,7 @@ TABLE = (
     Metric("clients", "clients", in_summary=False, digits=0),
     Metric("failed", "failed replies", "", LOWER, digits=0, in_summary=False),
     Metric("failed_replies", "failed replies", "", LOWER, digits=0),
+    Metric("missing_updates", "missing client updates", "%", LOWER, share=True),
     Metric("freeloader_tpr", "freeloader TPR", "%", HIGHER, share=True),
     Metric("freeloader_fpr", "freeloader FPR", "%", LOWER, share=True),
     Metric("lr", "learning rate", digits=4, in_summary=False),

@@ -14,11 +14,12 @@ from flwr.serverapp import Grid, ServerApp
 from fedsuite.config import parse
 from fedsuite.core.files import read_document
 from fedsuite.core.processes import Process
-from fedsuite.core.protocol import DEPLOYED, LINE_MARK, RAY
+from fedsuite.core.protocol import DEPLOYED, INCOMPLETE_RUN, LINE_MARK, RAY
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND
-from fedsuite.flower.compat import is_simulated
+from fedsuite.flower.compat import is_simulated, replace_dead_workers
 from fedsuite.records.folder import RunFolder
+from fedsuite.records.summary import missing_sentence
 from fedsuite.training.loop import run
 
 app = ServerApp()
@@ -33,6 +34,8 @@ def main(grid: Grid, context: Context) -> None:
     end_with_command()
     try:
         engine = RAY if is_simulated(grid) else DEPLOYED
+        if engine == RAY:
+            replace_dead_workers()
         folder = run(parse(context.run_config, foreign="default"), grid, engine)
     except UserError as error:
         log.error("the run failed: %s", error)
@@ -43,6 +46,8 @@ def main(grid: Grid, context: Context) -> None:
     summary = read_document(RunFolder(folder).summary_file)
     accuracy = summary["final_accuracy"]
     log.info("%s: accuracy %s, results in %s", summary["status"], accuracy, folder)
+    if missing := missing_sentence(summary):
+        log.warning("%s%s", INCOMPLETE_RUN, missing)
 
 
 def end_with_command() -> None:

@@ -213,6 +213,9 @@ class BaseStrategy(Strategy):
         if not self._asked:
             return None
         valid = self._collect(replies, check_score, "evaluate")
+        asked = sum(len(cohort) for cohort in self._asked.values())
+        if len(valid) < asked:
+            self._note(f"round {server_round}: {asked - len(valid)} of {asked} clients unscored")
         if not valid:
             return None
         correct = np.array([r.metrics["correct"] for r in valid])
@@ -251,6 +254,9 @@ class BaseStrategy(Strategy):
     def _refresh_nodes(self, grid: Grid) -> None:
         """Update which nodes are connected, and note which joined and left."""
         self.hosts.refresh(grid)
+        self._note_news()
+
+    def _note_news(self) -> None:
         for sentence in self.hosts.news():
             self._note(sentence)
 
@@ -298,6 +304,7 @@ class BaseStrategy(Strategy):
         phase: str,
     ) -> list[Result]:
         """Return valid results in client order; count, log and name the others."""
+        self._note_news()
         results, unrequested = read_replies(replies, self._asked)
         for client, reason in unrequested:
             self._reject(phase, client, reason)

@@ -12,6 +12,7 @@ import typer
 
 from fedsuite.cli import completion
 from fedsuite.cli.options import (
+    STATUSES,
     Files,
     Gpus,
     Nodes,
@@ -46,7 +47,7 @@ class Target:
     gpus: float
 
 
-@commands.command(cls=Command, epilog="`fedsuite settings` lists all keys.")
+@commands.command(cls=Command, epilog=f"`fedsuite settings` lists all keys. {STATUSES}")
 def run(
     algo: Annotated[
         str,
@@ -79,7 +80,7 @@ def run(
     return _start(parse(values), target, connection)
 
 
-@commands.command(cls=Command)
+@commands.command(cls=Command, epilog=STATUSES)
 def resume(
     name: RunName,
     results_dir: ResultsDir = DEFAULT_RESULTS,
@@ -101,12 +102,12 @@ def resume(
         print(f"The run '{folder.name}' is done ({files.state}); `fedsuite show` shows it.")
         return 0
     ran_on = files.read_provenance().get("engine")
+    if connection is None and ran_on == DEPLOYED:
+        raise UserError(
+            f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
+            f"`fedsuite resume {name} --superlink NAME`."
+        )
     if connection is None and engine is None:
-        if ran_on == DEPLOYED:
-            raise UserError(
-                f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
-                f"`fedsuite resume {name} --superlink NAME`."
-            )
         target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
     config = dataclasses.replace(
         files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True

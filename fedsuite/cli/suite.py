@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsuite.cli.options import engine_names
+from fedsuite.cli.options import STATUSES, engine_names
 from fedsuite.cli.parsing import Command, positive
 from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import DEFAULT_RESULTS
@@ -15,7 +15,7 @@ from fedsuite.records.folder import DEFAULT_RESULTS
 commands = typer.Typer()
 
 
-@commands.command(cls=Command)
+@commands.command(cls=Command, epilog=STATUSES)
 def suite(
     file: Annotated[str, typer.Argument(metavar="FILE", help="suite file, see sim_configs/suites")],
     scale: Annotated[

@@ -103,19 +103,32 @@ def read_toml(path: Path, what: str = "file") -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines; a last line cut off by a crash is left out."""
+    """Read JSON lines; damaged ones, and a last line cut off by a crash, are left out."""
     return LineReader(path).new_lines()
 
 
 class LineReader:
-    """Reads the lines that are appended to a file, each once."""
+    """Reads the lines that are appended to a file, each once.
+
+    ``damaged`` are the numbers, from 1, of complete lines that are not JSON; they are left out.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._offset = 0
+        self.damaged: list[int] = []
+        self._offset = self._lines = 0
+
+    @property
+    def damage(self) -> str:
+        """Which of the lines read are damaged, in words; empty if none is."""
+        if not self.damaged:
+            return ""
+        numbers = ", ".join(map(str, self.damaged))
+        lines, are = ("line", "is") if len(self.damaged) == 1 else ("lines", "are")
+        return f"{lines} {numbers} of {self.path.name} {are} damaged"
 
     def new_lines(self) -> list[dict[str, Any]]:
-        """Return complete lines since the last call, up to one that is not JSON."""
+        """Return the lines since the last call, without a last one that is not complete."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -124,11 +137,15 @@ class LineReader:
             return []
         rows = []
         for line in content.splitlines(keepends=True):
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError:
+                    if not line.endswith(b"\n"):
+                        break
+                    self.damaged.append(self._lines + 1)
             self._offset += len(line)
+            self._lines += line.endswith(b"\n")
         return rows
 
 

@@ -55,6 +55,14 @@ class Process:
         """Write pid and start time, for another process to find this one."""
         return f"{self.pid}@{self.started}"
 
+    @classmethod
+    def is_current(cls, text: str) -> bool:
+        """Return whether :meth:`to_text` wrote this of the current process."""
+        pid, _, started = text.partition("@")
+        if pid != str(os.getpid()):
+            return False
+        return abs(float(started) - psutil.Process().create_time()) < START_TOLERANCE
+
     def find(self) -> psutil.Process | None:
         """Return the process if it still runs; never another one with the same pid."""
         try:

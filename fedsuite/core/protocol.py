@@ -10,9 +10,11 @@ PARTITION, OWN = "partition", "own"
 # What a run that Flower started records as its engine: Flower's simulation, or deployed nodes.
 RAY, DEPLOYED = "ray", "deployed"
 
-# Marks of the run's own lines in Flower's output, and of the one that names the run's folder.
+# Marks of the run's own lines in Flower's output, of the one that names the run's folder, and of
+# the one that says what share of client updates is missing.
 LINE_MARK = "fedsuite: "
 RESULTS_ARE_IN = "results are in "
+INCOMPLETE_RUN = "incomplete: "
 
 
 def owner_name(identity: str) -> str:

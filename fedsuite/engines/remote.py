@@ -21,8 +21,9 @@ from rich.console import Console
 
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
-from fedsuite.core.protocol import LINE_MARK, RESULTS_ARE_IN
+from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
+from fedsuite.engines.contract import FAILED, INCOMPLETE
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -35,6 +36,7 @@ from fedsuite.flower.commands import (
 )
 from fedsuite.flower.connections import Connection
 from fedsuite.records.folder import RunFolder, default_name
+from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 
 POLL_SECONDS = 0.2
@@ -91,8 +93,9 @@ def submit_run(config: RunConfig, connection: Connection) -> int:
     config = _settle(config, connection)
     if not config.resume:
         console.print(
-            f"[bold]{config.algo}[/bold] on {config.dataset}: {config.num_rounds} rounds, seed "
-            f"{config.seed}, clients are the nodes of '{connection.name}'",
+            f"[bold]{config.algo}[/bold] on {config.dataset}: "
+            f"{counted(config.num_rounds, 'round')}, seed {config.seed}, "
+            f"clients are the nodes of '{connection.name}'",
             highlight=False,
         )
     with tempfile.TemporaryDirectory(prefix="fedsuite-") as folder:
@@ -121,7 +124,7 @@ class Follower:
             return self._conclude_elsewhere(status, details)
         self._keep_log()
         code = conclude(Path(self.folder), self.console)
-        if code:
+        if code == FAILED:
             self._say(f"to resume it: {self._resume_command}")
         return code
 
@@ -213,14 +216,14 @@ class Follower:
                 f"\n  mkdir -p runs && scp -r {self.connection.host}:{self.folder} runs/"
                 f"\n  fedsuite show {self.config.run_name}"
             )
-            return 0
+            return INCOMPLETE if any(INCOMPLETE_RUN in line for line in self.log) else 0
         why = "" if details == "N/A" else f": {details}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
             f"`flwr log {self.run_id} {self.connection.name}` shows its whole log.",
             file=sys.stderr,
         )
-        return 1
+        return FAILED
 
     def _keep_log(self) -> None:
         """Append the run's log to its folder, as the other engines do."""

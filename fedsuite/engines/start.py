@@ -10,11 +10,15 @@ from rich.console import Console
 
 from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
-from fedsuite.engines.contract import EngineOptions, IsRunning
+from fedsuite.core.processes import Process
+from fedsuite.core.settings import UserError
+from fedsuite.engines.contract import FAILED, INCOMPLETE, EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import read_run
+from fedsuite.records.writer import RunRecord
+from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible
@@ -38,18 +42,22 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
         follow(folder, config.num_rounds, is_running, console)
 
     execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
-    return conclude(folder, console)
+    files = RunFolder(folder)
+    status = conclude(folder, console, Process.is_current(files.writer))
+    if status == FAILED and files.exists:
+        print(f"fedsuite: to resume it: `{files.resume_command}`", file=sys.stderr)
+    return status
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
-    """Name the run if it has no name; refuse a folder that another run has."""
+    """Name the run if it has no name; refuse a folder that another run has, or is writing."""
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = RunFolder.of(config)
-    if config.resume:
-        folder.summary_file.unlink(missing_ok=True)
-    else:
+    if not config.resume:
         folder.refuse_existing()
+    elif folder.exists:
+        RunRecord.hold(folder.path).close()
     return config, folder.path
 
 
@@ -57,25 +65,37 @@ def announce(config: RunConfig, console: Console) -> None:
     """Print in a line what is going to run."""
     console.print(
         f"[bold]{config.algo}[/bold] on {config.dataset}: {config.model}, {config.partition}, "
-        f"{config.num_clients} clients, {config.num_rounds} rounds, seed {config.seed}",
+        f"{counted(config.num_clients, 'client')}, {counted(config.num_rounds, 'round')}, "
+        f"seed {config.seed}",
         highlight=False,
     )
 
 
-def conclude(folder: Path, console: Console) -> int:
-    """Show a run that has ended, or why it failed; return the command's status."""
-    problem = failure(folder)
+def conclude(folder: Path, console: Console, mine: bool = True) -> int:
+    """Show a run that has ended, or why it failed; return the command's status.
+
+    ``mine`` is whether this command's run has written the folder, rather than an earlier one or
+    one that was started under the same name at the same time.
+    """
+    files = RunFolder(folder)
+    if not mine and (files.state.done or files.is_being_written):
+        raise UserError(
+            f"The run '{files.name}' was started by another command at the same time, and its "
+            f"results are that command's (`{files.command('show')}`). Choose another name."
+        )
+    problem = failure(folder, mine)
     if problem:
         print(f"{problem}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
-        return 1
-    show(read_run(folder), console)
-    return 0
+        return FAILED
+    run = read_run(folder)
+    show(run, console)
+    return INCOMPLETE if run.summary.get("missing_updates") else 0
 
 
-def failure(folder: Path) -> str:
+def failure(folder: Path, mine: bool = True) -> str:
     """Return why a run failed, by its record or else the end of its log; "" if it did not."""
     files = RunFolder(folder)
     if files.state.done:
         return ""
     tail = f"The run ended before it was done. {log_tail(files.log_file, TAIL)}"
-    return files.reason or tail
+    return (files.reason if mine else "") or tail

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import httpx
-from flwr.app import Message
+from flwr.app import Context, Message
 from flwr.cli.constant import DEFAULT_FLOWER_CONFIG_TOML
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
@@ -28,6 +30,7 @@ __all__ = [
     "is_simulated",
     "make_run",
     "option_parsers",
+    "replace_dead_workers",
     "set_message_id",
     "set_source",
 ]
@@ -58,6 +61,28 @@ def make_run(run_id: int, simulated: bool = True) -> Run:
     run.primary_task_type = SIMULATION if simulated else SERVERAPP
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = TASK_ID, run_id, SERVER_ID
     return run
+
+
+@cache
+def replace_dead_workers() -> None:
+    """Let Flower's simulation start a new Ray worker in place of one that has died.
+
+    Flower puts a dead worker back among the idle ones, where it fails every message that it is
+    given. To be called in the process of the simulation, in which the ServerApp is a thread.
+    """
+    from flwr.simulation.ray_transport.ray_actor import BasicActorPool
+    from ray.exceptions import ActorDiedError
+
+    fetch = BasicActorPool.fetch_result_and_return_actor_to_pool
+
+    def fetch_or_replace(pool: Any, future: Any) -> tuple[Message, Context]:
+        try:
+            return fetch(pool, future)
+        except ActorDiedError:  # Flower's handler returns the actor of this future to the pool
+            pool._future_to_actor[future] = pool.create_actor_fn()
+            raise
+
+    setattr(BasicActorPool, fetch.__name__, fetch_or_replace)
 
 
 def set_message_id(message: Message, number: str) -> None:

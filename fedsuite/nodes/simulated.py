@@ -65,6 +65,7 @@ class SimulatedNodes:
         self._sizes = dict(sizes or {})
         self._known: dict[int, SimulatedNode] = {}
         self._nodes: list[SimulatedNode] = []
+        self._news: list[str] = []
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Send nodes the run's settings and its folder, which they share."""
@@ -92,8 +93,22 @@ class SimulatedNodes:
     def exchange(
         self, grid: Grid, messages: Sequence[Message], seconds: float
     ) -> Iterable[Message]:
-        """Send messages and wait for all replies."""
-        return grid.send_and_receive(messages, timeout=seconds)
+        """Send messages and wait for all replies; send what a killed worker lost again.
+
+        A node is a queue: another worker takes what it is sent, and computes the same bits. Since
+        workers are killed for want of memory as a rule, the last try is one node after the other.
+        """
+        deadline = time.monotonic() + seconds
+        replies: dict[int, Message] = {}
+        for cohorts in ([messages], [messages], [[message] for message in messages]):
+            for cohort in cohorts:
+                lost = [m for m in cohort if _is_lost(replies.get(m.metadata.dst_node_id))]
+                left = deadline - time.monotonic()
+                if lost and left > 0:
+                    self._report(lost, replies)
+                    for reply in grid.send_and_receive(map(_copy, lost), timeout=left):
+                        replies[reply.metadata.src_node_id] = reply
+        return replies.values()
 
     def refresh(self, grid: Grid) -> None:
         """Find the connected nodes, in the order of their numbers; ask the new ones."""
@@ -128,8 +143,19 @@ class SimulatedNodes:
         return {}
 
     def news(self) -> list[str]:
-        """Return nothing: simulated nodes do not come and go."""
-        return []
+        """Return which nodes have failed since the last call, as sentences."""
+        news, self._news = self._news, []
+        return news
+
+    def _report(self, lost: Sequence[Message], replies: Mapping[int, Message]) -> None:
+        """Tell of the nodes whose reply was an error, before their clients are computed again."""
+        for message in lost:
+            node = message.metadata.dst_node_id
+            if node in replies:
+                reason = str(replies[node].error.reason).partition("\n")[0]
+                reason = reason.rpartition(":<'")[2].rstrip(".")  # Flower's <class>:<'message'>
+                number = self._known[node].number
+                self._news.append(f"node {number} failed ({reason}); its clients are sent again")
 
     def _ask(self, grid: Grid, new: set[int]) -> None:
         if not new:
@@ -147,3 +173,15 @@ class SimulatedNodes:
                 num_nodes=int(answer["num-partitions"]),  # type: ignore[arg-type]
                 shares_disk=bool(answer["shares-disk"]),
             )
+
+
+def _is_lost(reply: Message | None) -> bool:
+    return reply is None or reply.has_error()
+
+
+def _copy(message: Message) -> Message:
+    """Return a message to be sent; a message that was sent before cannot be sent again."""
+    sent = message.metadata
+    return Message(
+        message.content, sent.dst_node_id, sent.message_type, ttl=sent.ttl, group_id=sent.group_id
+    )

@@ -128,6 +128,14 @@ class RunFolder:
         return self.config_file.exists()
 
     @property
+    def writer(self) -> str:
+        """The command that began or resumed the run last, as a process writes its identity."""
+        try:
+            return self.lock_file.read_text()
+        except OSError:
+            return ""
+
+    @property
     def is_being_written(self) -> bool:
         """Whether a process of this machine is writing the run."""
         return is_locked(self.lock_file)
@@ -162,8 +170,12 @@ class RunFolder:
     @property
     def resume_command(self) -> str:
         """The command that resumes the run, as typed in the current directory."""
+        return self.command("resume")
+
+    def command(self, verb: str) -> str:
+        """Return a command about the run, as typed in the current directory."""
         usual = self.path.parent == Path(DEFAULT_RESULTS).absolute()
-        return f"fedsuite resume {self.name if usual else self.path}"
+        return f"fedsuite {verb} {self.name if usual else self.path}"
 
     def read_provenance(self) -> dict[str, Any]:
         """Return command, engine, versions, machine and split, as recorded."""
@@ -183,9 +195,10 @@ class RunFolder:
     def refuse_existing(self) -> None:
         """Refuse to write over a run."""
         if self.exists:
+            verb, what = ("show", " and is done") if self.state.done else ("resume", "")
             raise UserError(
-                f"The run '{self.name}' already exists in {self.path.parent}. Choose another "
-                f"name, resume it with `{self.resume_command}`, or delete that folder."
+                f"The run '{self.name}' already exists in {self.path.parent}{what}. Choose another "
+                f"name, {verb} it with `{self.command(verb)}`, or delete that folder."
             )
 
 

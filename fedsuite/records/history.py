@@ -24,6 +24,11 @@ class LiveHistory:
         self._reader = LineReader(path)
         self._inode = self._size = 0
 
+    @property
+    def damage(self) -> str:
+        """Which lines are damaged, and so left out; empty if none is."""
+        return self._reader.damage
+
     def update(self) -> list[dict[str, Any]]:
         """Read and return the new rounds."""
         if self._was_replaced():

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import parse_freeloaders
-from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.files import LineReader, read_document, read_lines
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import FINAL_SCORES, Metric, find_metric
 from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
 from fedsuite.records.provenance import META
+from fedsuite.records.summary import missing_sentence
 
 NEEDED = ("algo", "dataset", "model", "partition", "seed", "num-rounds", "num-clients")
 DAMAGE = (UserError, OSError, ValueError, TypeError)
@@ -24,7 +25,8 @@ DAMAGE = (UserError, OSError, ValueError, TypeError)
 class Run:
     """One run's files, read once; ``clients`` is read when asked for, since it is large.
 
-    ``note`` says more about the state; ``labels`` are what a table calls the run by.
+    ``note`` says more about the state; ``labels`` are what a table calls the run by;
+    ``damaged_rounds`` names the lines of the history that cannot be read.
     """
 
     folder: Path
@@ -34,6 +36,7 @@ class Run:
     summary: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     labels: Mapping[str, Any] = field(default_factory=dict)
+    damaged_rounds: str = ""
 
     @property
     def name(self) -> str:
@@ -106,6 +109,13 @@ class Run:
         except (OSError, ValueError, TypeError):
             return []
 
+    def damage(self) -> str:
+        """Say which lines of the record are damaged, and so left out; empty if none is."""
+        clients = LineReader(self.files.clients_file)
+        clients.new_lines()
+        found = filter(None, [self.damaged_rounds, clients.damage])
+        return "; ".join(f"{lines} and left out" for lines in found)
+
     def curve(self, field: str) -> list[tuple[int, float]]:
         """Return a field of the history by round, where it was measured."""
         return curve(self.history, field)
@@ -156,7 +166,8 @@ class RunReader:
         except DAMAGE as error:
             return self._broken(str(error))
         note = _note(files, state, config, summary, history)
-        return Run(self.folder, state, note, config, summary, history)
+        damaged = self._history.damage
+        return Run(self.folder, state, note, config, summary, history, damaged_rounds=damaged)
 
     def _rounds(self) -> list[dict[str, Any]]:
         self._history.update()
@@ -196,7 +207,7 @@ def _note(
     history: Sequence[Mapping[str, Any]],
 ) -> str:
     if state.done:
-        return ""
+        return missing_sentence(summary)
     progress = f"{last_round(history)} of {config['num-rounds']} rounds"
     if state is RunState.RUNNING:
         return progress

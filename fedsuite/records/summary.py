@@ -56,10 +56,30 @@ def summarise(
         "upload_bytes": int(_total(history, "upload_bytes")),
         "download_bytes": int(_total(history, "download_bytes")),
         "failed_replies": int(_total(history, "failed")),
+        "missing_updates": missing_updates(history),
         "expelled": sorted(expelled),
         "freeloader_tpr": tpr,
         "freeloader_fpr": fpr,
     }
+
+
+def missing_updates(history: Rows) -> float:
+    """Return the share of the client updates asked for that are missing, 0 to 1.
+
+    A client that is expelled, or whose node is not connected, is not asked.
+    """
+    failed = _total(history, "failed")
+    asked = failed + _total(history, "clients")
+    return failed / asked if asked else 0.0
+
+
+def missing_sentence(summary: Mapping[str, Any]) -> str:
+    """Say what share of a run's client updates is missing; empty if none is."""
+    share = summary.get("missing_updates") or 0.0
+    if not share:
+        return ""
+    percent = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+    return f"{percent} % of the client updates are missing ({summary['failed_replies']})"
 
 
 def rounds_to_target(history: Rows, target: float) -> int | None:

@@ -18,13 +18,16 @@ from safetensors.numpy import save
 
 from fedsuite.config import RunConfig
 from fedsuite.core.files import (
+    LineReader,
     acquire,
     json_line,
     read_document,
-    read_lines,
     write_atomically,
     write_json,
 )
+from fedsuite.core.processes import Process
+from fedsuite.core.settings import UserError
+from fedsuite.flower.commands import COMMAND
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.provenance import META, RUN_ID
 
@@ -56,17 +59,52 @@ class RunRecord:
         return record
 
     @classmethod
-    def reopen(cls, folder: Path, last_round: int) -> RunRecord:
-        """Continue a run after ``last_round``; lines written later are dropped."""
+    def hold(cls, folder: Path) -> RunRecord:
+        """Take the lock of a run to be resumed, before anything of it is read.
+
+        What was read while another process wrote the run may be stale by now: it may be done.
+        """
         record = cls(folder)
+        if not record.files.exists:
+            raise UserError(
+                f"There is nothing to resume in {folder}: the run had not written its settings. "
+                "Start it again without resume."
+            )
         record._acquire()
-        for path in (record.files.clients_file, record.files.history_file):
-            kept = [row for row in read_lines(path) if row["round"] <= last_round]
-            write_atomically(path, "".join(json_line(row) for row in kept).encode())
-        record._rounds = kept
-        record.files.summary_file.unlink(missing_ok=True)
-        record._open()
+        if record.files.state.done:
+            record.close()
+            raise UserError(
+                f"The run in {folder} is done; there is nothing to resume. "
+                f"`{record.files.command('show')}` shows it."
+            )
         return record
+
+    def rewind(self, last_round: int) -> None:
+        """Continue the run after ``last_round``, a checkpoint's; later lines are dropped.
+
+        Nothing is dropped if a line is damaged or the checkpoint's round is not there.
+        """
+        kept: dict[Path, list[dict[str, Any]]] = {}
+        for path in (self.files.clients_file, self.files.history_file):
+            reader = LineReader(path)
+            rows = reader.new_lines()
+            if reader.damaged:
+                raise UserError(
+                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the "
+                    "file from a copy, or delete what is damaged; it then stays unknown."
+                )
+            kept[path] = [row for row in rows if row["round"] <= last_round]
+        self._rounds = kept[self.files.history_file]
+        if last_round >= 0 and last_round not in (row["round"] for row in self._rounds):
+            raise UserError(
+                f"The run in {self.folder} cannot be resumed: its checkpoint is of round "
+                f"{last_round}, which {self.files.history_file.name} lacks. Restore the file from "
+                "a copy."
+            )
+        for path, rows in kept.items():
+            write_atomically(path, "".join(map(json_line, rows)).encode())
+        self.files.summary_file.unlink(missing_ok=True)
+        self._open()
 
     def save_config(self, config: RunConfig) -> None:
         """Replace the settings of a run whose federation has grown."""
@@ -114,6 +152,10 @@ class RunRecord:
                 file.close()
 
     def _open(self) -> None:
+        assert self._lock is not None
+        self._lock.truncate(0)
+        self._lock.write(os.environ.get(COMMAND) or Process.current().to_text())
+        self._lock.flush()
         self._history = self.files.history_file.open("a")
         self._clients = self.files.clients_file.open("a")
 

@@ -153,10 +153,8 @@ def _runs(collection: Collection) -> list[Block]:
         seed = str(run.seed) if run.seed is not None else NONE
         rounds = str(run.last_round) if run.history else NONE
         score = run.value(collection.metric)
-        failed = run.summary.get("failed_replies") or 0
-        remarks = [run.note, f"{failed} client replies left out" if failed and not run.note else ""]
-        remarks += [f"expelled {run.expulsions}" if run.expulsions else ""]
-        note = "; ".join(filter(None, remarks))
+        expelled = f"expelled {run.expulsions}" if run.expulsions else ""
+        note = "; ".join(filter(None, [run.note, run.damage(), expelled]))
         result = NONE if score is None else f"{score:.{metric.digits}f}"
         lines.append([run.name, *labels, seed, run.state, rounds, result, note])
     return [ReportTable([*headings, metric.heading, "note"], lines)]

@@ -15,9 +15,12 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from fedsuite.core.files import read_document
+from fedsuite.core.settings import UserError
 from fedsuite.metrics import ROUND_SCORES
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, seconds_left
+from fedsuite.records.summary import missing_sentence
 from fedsuite.suites.definition import Suite
 from fedsuite.suites.jobs import Job
 from fedsuite.terminal.format import duration
@@ -34,7 +37,10 @@ ORDER = list(STYLES)
 
 @dataclass
 class SuiteRun:
-    """A run of the suite and its state; its rounds are read from its folder."""
+    """A run of the suite and its state; its rounds are read from its folder.
+
+    ``missing`` says what share of the client updates of a run that is done is missing.
+    """
 
     job: Job
     state: RunState
@@ -42,10 +48,12 @@ class SuiteRun:
     before: bool = False
     started: float = 0.0
     seconds: float = 0.0
+    missing: str = ""
     _history: LiveHistory = field(init=False)
 
     def __post_init__(self) -> None:
         self.before = self.state.done
+        self.missing = _missing(self.job) if self.before else ""
         self._history = LiveHistory(self.job.files.history_file)
 
     def start(self) -> None:
@@ -56,6 +64,7 @@ class SuiteRun:
         """Note that the run has ended, and why if it failed."""
         self.state, self.reason = (RunState.FAILED if reason else RunState.FINISHED), reason
         self.seconds = time.monotonic() - self.started
+        self.missing = "" if reason else _missing(self.job)
 
     @property
     def label(self) -> str:
@@ -119,6 +128,9 @@ class LiveTable:
         self._print(f"{self.title}: {done} done, {len(failed)} failed, in {folder}")
         for run in failed:
             self._print(f"failed: {run.job.name}: {run.reason} (see {run.job.folder})")
+        for run in self.runs:
+            if run.missing:
+                self._print(f"incomplete: {run.job.name}: {run.missing} (see {run.job.folder})")
         if done:
             self._print(f"make a report with: fedsuite report {shlex.quote(str(folder))}")
 
@@ -135,6 +147,7 @@ class LiveTable:
             history = run.history
             cells = [_round(run, history), _score(history), _time_left(run, history)]
             state = run.label + (" before" if run.before else "")
+            state += ", incomplete" if run.missing else ""
             table.add_row(escape(run.job.name), state, *cells, style=STYLES[run.label])
         return table
 
@@ -147,10 +160,18 @@ def _event(run: SuiteRun) -> str:
     history = run.history
     if run.state.done:
         score, took = _score(history), duration(run.seconds)
-        return f"done: round {_round(run, history)}, accuracy {score}, {took}"
+        missing = f", {run.missing}" if run.missing else ""
+        return f"done: round {_round(run, history)}, accuracy {score}, {took}{missing}"
     if run.state is RunState.FAILED:
         return f"failed: {run.reason}"
     return f"resumed after round {_round(run, history)}" if history else "started"
+
+
+def _missing(job: Job) -> str:
+    try:
+        return missing_sentence(read_document(job.files.summary_file))
+    except UserError:
+        return ""
 
 
 def _round(run: SuiteRun, history: Sequence[Row]) -> str:

@@ -20,6 +20,7 @@ from rich.console import Console
 from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError, invalid, spell
+from fedsuite.engines.contract import FAILED, INCOMPLETE
 from fedsuite.engines.table import ENGINES
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.suites.definition import Suite, select
@@ -40,7 +41,7 @@ def run_suite(
     data_root: str,
     console: Console,
 ) -> int:
-    """Run what is not done; return 1 if a run failed, else 0."""
+    """Run what is not done; return 1 if a run failed, 3 if one lacks client updates, else 0."""
     absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
     if absolute and not Path(absolute).is_dir():
         raise invalid(
@@ -68,7 +69,9 @@ def run_suite(
         with LiveTable(console, suite, runs) as view:
             _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
         view.conclude(folder)
-    return 1 if any(run.state is RunState.FAILED for run in runs) else 0
+    if any(run.state is RunState.FAILED for run in runs):
+        return FAILED
+    return INCOMPLETE if any(run.missing for run in runs) else 0
 
 
 class ProcessGroup:

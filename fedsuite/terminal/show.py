@@ -14,7 +14,7 @@ from fedsuite.records.folder import RunState
 from fedsuite.records.history import score_curve
 from fedsuite.records.reader import Run
 from fedsuite.terminal.braille import plot_curve
-from fedsuite.terminal.format import duration, size
+from fedsuite.terminal.format import counted, duration, size
 
 MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
 
@@ -27,8 +27,9 @@ def show(run: Run, console: Console) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     colour = state_colour(run.state)
     table.add_row("run", f"[bold]{escape(run.name)}[/bold]  [{colour}]{run.state}[/{colour}]")
-    if run.note and not run.summary:
-        table.add_row("state", escape(run.note))
+    remarks = [] if run.summary.get("reason") else [run.note]
+    for remark in filter(None, [*remarks, run.damage()]):
+        table.add_row("[yellow]note[/yellow]", f"[yellow]{escape(remark)}[/yellow]")
     for label, value in _details(run):
         table.add_row(label, escape(value))
     table.add_row("folder", escape(str(run.folder)))
@@ -84,7 +85,8 @@ def _details(run: Run) -> list[tuple[str, str]]:
         rows.append(("personal accuracy", text))
     if has("target_accuracy", "rounds_to_target", "compute_seconds_to_target"):
         seconds = number("compute_seconds_to_target")
-        text = f"{summary['target_accuracy']:g} after {summary['rounds_to_target']} rounds, "
+        rounds = counted(summary["rounds_to_target"], "round")
+        text = f"{summary['target_accuracy']:g} after {rounds}, "
         rows.append(("target", f"{text}{seconds} s of compute"))
     if has("wall_seconds", "client_compute_seconds"):
         computed = duration(summary["client_compute_seconds"])
@@ -95,7 +97,8 @@ def _details(run: Run) -> list[tuple[str, str]]:
         rows.append(("communication", text))
     if summary.get("failed_replies"):
         where = run.files.clients_file.name
-        rows.append(("failed", f"{summary['failed_replies']} client replies, see {where}"))
+        count = counted(summary["failed_replies"], "client update")
+        rows.append(("missing", f"{count}, see {where}"))
     if run.expulsions:
         rows.append(("expelled", run.expulsions))
     return rows

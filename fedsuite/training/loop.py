@@ -17,6 +17,7 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 from torch import nn
 
+from clients.state import check_states, list_states
 from fedsuite import registry
 from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
 from fedsuite.core import seeds
@@ -49,13 +50,18 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     """Train, record everything and return the run's folder."""
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
-    if config.resume:
-        config = resumed_config(config)
     folder = RunFolder.of(config)
-    checkpoint = load_checkpoint(folder.path) if config.resume else None
-    setup = set_up(config, grid, folder.path, checkpoint)
-    module = _build(setup.config, setup.task)
-    record = _open_record(setup, engine, checkpoint)
+    held = RunRecord.hold(folder.path) if config.resume else None
+    try:
+        config = resumed_config(config) if held else config
+        checkpoint = load_checkpoint(folder.path) if held else None
+        setup = set_up(config, grid, folder.path, checkpoint)
+        module = _build(setup.config, setup.task)
+        record = _open_record(setup, engine, held, checkpoint)
+    except BaseException:
+        if held:
+            held.close()
+        raise
     log.info("%s%s", RESULTS_ARE_IN, folder.path)
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
@@ -90,30 +96,28 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
 
 def resumed_config(config: RunConfig) -> RunConfig:
     """Return the recorded settings of the run to resume; only where it runs may change."""
-    folder = RunFolder.of(config)
-    if not folder.exists:
-        raise UserError(
-            f"There is nothing to resume in {folder.path}: the run had not written its settings. "
-            "Start it again without resume."
-        )
     kept = {name: getattr(config, name) for name in RUNTIME_KEYS}
-    return dataclasses.replace(folder.read_config(), **kept)
+    return dataclasses.replace(RunFolder.of(config).read_config(), **kept)
 
 
-def _open_record(setup: RunSetup, engine: str, checkpoint: Checkpoint | None) -> RunRecord:
+def _open_record(
+    setup: RunSetup, engine: str, held: RunRecord | None, checkpoint: Checkpoint | None
+) -> RunRecord:
     config, split = setup.config, setup.task.split.fingerprint
-    if not config.resume:
+    if held is None:
         record = RunRecord.create(config, provenance(config, engine, split))
         setup.nodes.save(record.folder)
         return record
-    folder = RunFolder.of(config)
-    recorded = folder.read_provenance()["split-fingerprint"]
+    recorded = held.files.read_provenance()["split-fingerprint"]
     if recorded != split:
         raise UserError(
-            f"The run in {folder.path} has the split {recorded}, but the data here gives the "
+            f"The run in {held.folder} has the split {recorded}, but the data here gives the "
             f"split {split}: the data or a library has changed. Start a new run."
         )
-    return RunRecord.reopen(folder.path, checkpoint.round if checkpoint is not None else -1)
+    if checkpoint is not None:
+        check_states(held.files.client_states, checkpoint.client_states)
+    held.rewind(checkpoint.round if checkpoint is not None else -1)
+    return held
 
 
 class TrainingLoop:
@@ -164,9 +168,6 @@ class TrainingLoop:
                 break
             self.round += 1
             self._one_round()
-        trained = [row for row in self.record.history() if row["round"] > 0]
-        if trained and not any(row["clients"] for row in trained):
-            raise RunFailed(f"no client gave a valid update in any round.\n{self._last_reason()}")
         if self.strategy.shares_model:
             self.record.save_model(self._named_tensors())
         return status
@@ -207,20 +208,25 @@ class TrainingLoop:
         return self.nodes.exchange(self.grid, list(messages), self.config.round_timeout)
 
     def _fail_after_empty_rounds(self) -> None:
-        """End a run in which too few clients reply round after round, with a client's reason."""
+        """End a run in which too few clients reply, in the last round or in three in a row.
+
+        It ends with a client's reason. No checkpoint is of such a round: a resume repeats it.
+        """
         least = self.config.min_train_clients
         enough = self.strategy.round_record.scalars.get("clients", 0) >= least
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
-        if self.empty_rounds >= MAX_EMPTY_ROUNDS:
+        is_last = self.round == self.config.num_rounds
+        if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
             who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
+            rounds = "round" if self.empty_rounds == 1 else f"{self.empty_rounds} rounds"
             raise RunFailed(
-                f"{who} gave a valid update in {MAX_EMPTY_ROUNDS} rounds in a row.\n"
-                f"{self._last_reason()}"
+                f"{self._last_reason()}{who} gave a valid update in the last {rounds}; a resume "
+                "repeats what is missing"
             )
 
     def _last_reason(self) -> str:
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
-        return f"The first of them said:\n{reasons[0]}" if reasons else ""
+        return f"the first of them said:\n{reasons[0].rstrip()}\n" if reasons else ""
 
     def _close_round(self, trained: RoundRecord, started: float) -> None:
         """Score the global model, record the round, write a checkpoint if one is due."""
@@ -234,7 +240,8 @@ class TrainingLoop:
         self.record.add_round(row, trained.rows)
         self.tracker.add_round(row)
         every = self.config.checkpoint_every
-        if every and (self.round % every == 0 or self.round == self.config.num_rounds):
+        due = every and (self.round % every == 0 or self.round == self.config.num_rounds)
+        if due and not self.empty_rounds:
             self._save_checkpoint()
             self.strategy.checkpoint_round = self.round
         elif not every:
@@ -261,7 +268,13 @@ class TrainingLoop:
         state = self.strategy.state() | {IDENTITIES: owners}
         save_checkpoint(
             self.record.folder,
-            Checkpoint(self.round, self.strategy.model, self.strategy.buffers, state),
+            Checkpoint(
+                self.round,
+                self.strategy.model,
+                self.strategy.buffers,
+                state,
+                list_states(self.record.files.client_states, self.round),
+            ),
         )
 
     def _target_reached(self) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
+from safetensors.numpy import save_file
 
-from clients.state import ClientState
+from clients.state import ClientState, check_states, list_states
+from fedsuite.core.settings import UserError
 
 
 def write(folder: Path, server_round: int, value: float, checkpoint: int = 0) -> None:
@@ -58,3 +61,38 @@ def test_only_its_owner_may_read_a_state(tmp_path: Path) -> None:
     write(tmp_path, 1, 1.0)
     (path,) = (tmp_path / "000003").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_states_of_a_round_are_the_newest_up_to_it(tmp_path: Path) -> None:
+    for number in (1, 2, 4):
+        write(tmp_path, number, float(number))
+    ClientState(tmp_path, 7, 3, 0).save({"x": np.zeros(2, np.float32)})
+    assert list_states(tmp_path, 3) == {3: 2, 7: 3}
+    assert list_states(tmp_path, 1) == {3: 1}
+    assert list_states(tmp_path / "nowhere", 1) == {}
+
+
+def test_a_state_that_is_missing_is_named(tmp_path: Path) -> None:
+    write(tmp_path, 2, 2.0)
+    check_states(tmp_path, {3: 2})
+    with pytest.raises(UserError, match="state of client 3 after round 1.*000001.* is missing"):
+        check_states(tmp_path, {3: 1})
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "one bit"])
+def test_a_damaged_state_is_refused(tmp_path: Path, damage: str) -> None:
+    write(tmp_path, 1, 1.0)
+    (path,) = (tmp_path / "000003").iterdir()
+    content = path.read_bytes()
+    changed = {"cut": content[:-1], "empty": b"", "one bit": content[:-1] + b"\x3e"}
+    path.write_bytes(changed[damage])
+    with pytest.raises(UserError, match="000001.safetensors is damaged"):
+        check_states(tmp_path, {3: 1})
+    with pytest.raises(UserError, match="is damaged"):
+        read(tmp_path, 2)
+
+
+def test_a_state_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    (tmp_path / "000003").mkdir()
+    save_file({"x": np.array([5.0], np.float32)}, tmp_path / "000003" / "000001.safetensors")
+    assert read(tmp_path, 2) == 5.0

@@ -45,3 +45,11 @@ def test_a_run_on_real_processes_has_its_row(
     federation = read_plan(tmp_path)
     assert federation is not None and len(federation.processes()) == 4
     assert not any(process.family() for process in federation.processes())
+
+
+def test_every_fault_has_a_measured_row_in_the_evidence() -> None:
+    page = Path(__file__).parents[2] / "docs" / "evidence" / "faults.md"
+    rows = [
+        line.split("|")[1].strip() for line in page.read_text().splitlines() if "| 6 of 6 |" in line
+    ]
+    assert rows == [fault.title for fault in FAULTS.values()]

@@ -163,6 +163,38 @@ def test_too_few_valid_replies_keep_the_model() -> None:
     assert np.array_equal(one_round(strategy, reply_with(broken), [7, 8]), [7, 8])
 
 
+@pytest.mark.parametrize(
+    ("valid", "moved"), [([0, 1, 2], [10.125, 10.75]), ([1, 2], [8 + 16 / 7, 8 + 22 / 7])]
+)
+def test_exactly_min_train_clients_are_enough(valid: list[int], moved: list[float]) -> None:
+    """Updates [1 0], [0 2], [4 4] of 1, 3, 4 rows: [1 0] + 3 [0 2] + 4 [4 4] = [17 22], over 8.
+
+    Without client 0: [16 22] over 7. One valid reply fewer than the minimum moves nothing.
+    """
+    replies = {c: UPDATES[c] if c in valid else Result(c, error="no") for c in range(3)}
+    start = [8.0, 8.0]
+    enough = FedAvg(run_info(min_train_clients=len(valid)))
+    assert np.allclose(one_round(enough, reply_with(replies), start), moved)
+    assert "note" not in enough.round_record.scalars
+    assert enough.round_record.scalars["clients"] == len(valid)
+    too_few = FedAvg(run_info(min_train_clients=len(valid) + 1))
+    assert np.array_equal(one_round(too_few, reply_with(replies), start), start)
+    said = f"{len(valid)} valid replies, fewer than min-train-clients = {len(valid) + 1}"
+    assert said in too_few.round_record.scalars["note"]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "least", "count"), [(0.1, 1, 1), (0.1, 4, 4), (0.5, 4, 5), (0.1, 10, 10)]
+)
+def test_at_least_min_train_clients_are_sampled(fraction: float, least: int, count: int) -> None:
+    sizes = dict.fromkeys(range(10), 1)
+    info = run_info(
+        num_clients=10, client_sizes=sizes, fraction_train=fraction, min_train_clients=least
+    )
+    drawn = hosted(FedAvg(info)).sample(1)
+    assert len(drawn) == len(set(drawn)) == count
+
+
 def test_an_overflowing_aggregate_keeps_the_model() -> None:
     huge = {c: result(c, [3e38, 3e38]) for c in range(3)}
     strategy = FedAvg(run_info(server_lr=100.0))

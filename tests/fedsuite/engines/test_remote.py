@@ -82,6 +82,17 @@ def test_a_run_elsewhere_shows_its_lines_and_where_results_are(
     assert settings["run-name"] == "mine"
 
 
+def test_a_run_elsewhere_that_lacks_updates_says_so_by_its_status(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "fedsuite: incomplete: 33 % of the client updates are missing (2)"
+    fake(logs=[[*BEGIN, *ROUNDS, told]])
+    assert main(["run", "taco", "num-rounds=1", "--name", "mine", "--superlink", "hub"]) == 3
+    said = capsys.readouterr().out
+    assert "33 % of the client updates are missing (2)" in said
+    assert "taco on digits: 1 round, seed" in said
+
+
 def test_results_on_this_machine_are_relative_to_the_current_directory(
     fake: Callable[..., Path],
 ) -> None:
@@ -216,8 +227,9 @@ def test_a_deployed_run_is_not_resumed_as_a_simulation(
     folder = fake() / "here" / "runs" / "mine"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"meta": {"engine": "deployed"}}))
-    assert main(["resume", "mine"]) == 2
-    assert "fedsuite resume mine --superlink NAME" in capsys.readouterr().err
+    for engine in ([], ["--engine", "inline"], ["--engine", "ray"]):
+        assert main(["resume", "mine", *engine]) == 2
+        assert "fedsuite resume mine --superlink NAME" in capsys.readouterr().err
 
 
 def test_paths_of_another_machine_stay_as_typed() -> None:

@@ -84,7 +84,8 @@ def test_a_resumed_run_is_followed_from_its_checkpoint(tmp_path: Path) -> None:
     record.close()
     history = LiveHistory(tmp_path / "live" / "history.jsonl")
     assert len(history.update()) == 6
-    again = RunRecord.reopen(record.folder, 3)
+    again = RunRecord.hold(record.folder)
+    again.rewind(3)
     again.add_round({"round": 4, "accuracy": 0.9, "wall_seconds": 1.0}, [])
     again.add_round({"round": 5, "accuracy": 0.9, "wall_seconds": 1.0}, [])
     assert [row["round"] for row in history.update()] == [4, 5]

@@ -13,9 +13,16 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_lines, write_atomically
 from fedsuite.core.settings import UserError
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fedsuite.records.folder import find_run
+from fedsuite.records.folder import RunFolder, RunState, find_run
 from fedsuite.records.history import seconds_left
-from fedsuite.records.summary import detection_rates, rounds_to_target, smoothness, summarise
+from fedsuite.records.summary import (
+    detection_rates,
+    missing_sentence,
+    missing_updates,
+    rounds_to_target,
+    smoothness,
+    summarise,
+)
 from fedsuite.records.writer import RunRecord
 
 
@@ -35,7 +42,8 @@ def test_reopening_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     for number in range(4):
         record.add_round({"round": number}, [{"client": 0}])
     record.close()
-    again = RunRecord.reopen(record.folder, 1)
+    again = RunRecord.hold(record.folder)
+    again.rewind(1)
     again.add_round({"round": 2}, [])
     assert [row["round"] for row in again.history()] == [0, 1, 2]
     assert [row["round"] for row in read_lines(record.folder / "clients.jsonl")] == [0, 1]
@@ -45,9 +53,9 @@ def test_a_run_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     record = make(tmp_path)
     monkeypatch.setattr(fedsuite.records.writer, "LOCK_WAIT", 0.3)
     with pytest.raises(UserError, match="still being written"):
-        RunRecord.reopen(record.folder, 0)
+        RunRecord.hold(record.folder)
     record.close()
-    RunRecord.reopen(record.folder, 0).close()
+    RunRecord.hold(record.folder).close()
 
 
 def test_a_reader_never_sees_a_half_written_file(tmp_path: Path) -> None:
@@ -159,3 +167,68 @@ def test_time_left_follows_the_last_rounds() -> None:
     quick = [{"round": n, "wall_seconds": 1.0} for n in range(10, 31)]
     assert seconds_left([*slow, *quick], 40) == 10.0
     assert seconds_left([{"round": 0, "wall_seconds": 5.0}], 40) is None
+
+
+@pytest.mark.parametrize("name", ["history.jsonl", "clients.jsonl"])
+def test_a_damaged_line_in_the_middle_deletes_no_later_one(tmp_path: Path, name: str) -> None:
+    record = make(tmp_path)
+    for number in range(5):
+        record.add_round({"round": number}, [{"client": 0}])
+    record.close()
+    path = record.folder / name
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], '{"round": \x00\n', *lines[3:]]))
+    before = path.read_bytes()
+    assert [row["round"] for row in read_lines(path)] == [0, 1, 3, 4]
+    held = RunRecord.hold(record.folder)
+    with pytest.raises(UserError, match=f"line 3 of {name} is damaged"):
+        held.rewind(3)
+    held.close()
+    assert path.read_bytes() == before
+
+
+def test_a_history_that_lacks_the_checkpoints_round_is_not_resumed(tmp_path: Path) -> None:
+    record = make(tmp_path)
+    for number in range(3):
+        record.add_round({"round": number}, [])
+    record.close()
+    before = record.files.history_file.read_bytes()
+    held = RunRecord.hold(record.folder)
+    with pytest.raises(UserError, match="checkpoint is of round 7, which history.jsonl lacks"):
+        held.rewind(7)
+    held.close()
+    assert record.files.history_file.read_bytes() == before
+
+
+def test_a_run_that_ended_while_its_lock_was_waited_for_is_not_resumed(tmp_path: Path) -> None:
+    """The live run ends well while the resume waits for it."""
+    record = make(tmp_path)
+    record.add_round({"round": 0}, [])
+    ends = threading.Timer(0.5, record.finish, [{"status": "finished"}])
+    ends.start()
+    with pytest.raises(UserError, match="is done; there is nothing to resume"):
+        RunRecord.hold(record.folder)
+    ends.join()
+    assert not record.files.is_being_written
+    assert record.files.state is RunState.FINISHED
+
+
+def test_a_damaged_checkpoint_is_a_sentence(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, Checkpoint(2, np.ones(3, np.float32), np.zeros(0, np.float32), {}))
+    path = RunFolder(tmp_path).checkpoint_file
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(UserError, match="latest.safetensors is damaged"):
+        load_checkpoint(tmp_path)
+
+
+def test_the_share_of_missing_updates_by_hand() -> None:
+    """3 + 1 + 4 of 12 arrived; the round before training asks nobody."""
+    rows = [{"round": 0}, {"clients": 3, "failed": 1}, {"clients": 1, "failed": 3}]
+    rows += [{"clients": 4, "failed": 0}]
+    assert missing_updates(rows) == pytest.approx(4 / 12)
+    assert missing_updates(rows[:1]) == 0.0
+    told = missing_sentence({"missing_updates": 4 / 12, "failed_replies": 4})
+    assert told == "33 % of the client updates are missing (4)"
+    told = missing_sentence({"missing_updates": 0.004, "failed_replies": 4})
+    assert told == "0.4 % of the client updates are missing (4)"
+    assert missing_sentence({"missing_updates": 0.0}) == missing_sentence({}) == ""

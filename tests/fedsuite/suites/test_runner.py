@@ -106,6 +106,23 @@ def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
 
 
 @pytest.mark.slow
+def test_a_run_that_lacks_updates_is_done_marked_and_not_repeated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Clients 1 and 2 fail in every round."""
+    write("mine", ["faulty:SOME"])
+    told = "% of the client updates are missing"
+    assert main(["suite", "mine.toml"]) == 3
+    out = capsys.readouterr().out
+    assert "1 done, 0 failed" in out and out.count(told) == 2  # when it ends, and at the end
+    assert main(["suite", "mine.toml"]) == 3
+    out = capsys.readouterr().out
+    assert "1 of them done before" in out and "started" not in out and out.count(told) == 1
+    assert main(["report", "runs/mine", "-o", "report"]) == 0
+    assert told in Path("report/report.md").read_text()
+
+
+@pytest.mark.slow
 def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ def test_a_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     text = shown(folder)
     assert "good  finished" in text and "accuracy by round" in text
     assert "0.5000  (best 0.5000)" in text and "2 of 2" in text
-    assert "0.4 after 1 rounds, 0.25 s of compute" in text
+    assert "0.4 after 1 round, 0.25 s of compute" in text
     assert "8 kB up, 16 kB down" in text and "2 s, clients' compute time 2 s" in text
     assert bytes_read() == (folder / "history.jsonl").stat().st_size
 

@@ -234,6 +234,7 @@ def test_the_last_round_is_always_scored_by_clients_too(experiment: Experiment) 
 
 def test_a_run_is_not_resumed_on_other_data(experiment: Experiment) -> None:
     folder = experiment(run_name="moved")
+    (folder / "summary.json").unlink()
     config = read_document(folder / "config.json")
     config["meta"]["split-fingerprint"] = "somebody elses"
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,0 +1,94 @@
+"""Real processes that are killed or started twice: no update is lost, no result is another's."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import processes
+import psutil
+import pytest
+
+from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.processes import Child
+from fedsuite.records.folder import RunFolder
+
+# Freeloaders keep state on disk and change the global model with it.
+SETTINGS = ["num-clients=6", "num-rounds=6", "model=mlp", "freeloaders=2", "lr=0.02"]
+
+
+def start(folder: Path, engine: str, name: str) -> Child:
+    words = ["run", "fedavg", *SETTINGS, "--name", name, "--engine", engine]
+    return processes.start(words, folder)
+
+
+def await_lines(process: Child, path: Path, count: int) -> None:
+    while process.poll() is None and processes.lines_in(path) < count:
+        time.sleep(0.02)
+
+
+def end(process: Child) -> tuple[int, str]:
+    try:
+        out, _ = process.communicate(timeout=300)
+    finally:
+        processes.kill_all(process)
+    return process.returncode, out.decode(errors="replace")
+
+
+def workers(process: Child) -> list[psutil.Process]:
+    return [p for p in process.identity.family() if p.name().startswith("ray::ClientApp")]
+
+
+def model(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.ray
+def test_a_killed_worker_is_replaced_and_its_clients_computed_again(
+    tmp_path: Path, experiment: Callable[..., Path]
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "hurt")
+    process = start(tmp_path, "ray", "hurt")
+    await_lines(process, run.history_file, 1)
+    worker = workers(process)[0]
+    await_lines(process, run.history_file, 2)
+    worker.kill()
+    status, out = end(process)
+    assert status == 0, out
+    rows = read_lines(run.history_file)
+    assert [row.get("failed") for row in rows] == [None, *[0] * 6]
+    notes = [row["note"] for row in rows if "note" in row]
+    assert len(notes) == 1 and "its clients are sent again" in notes[0]
+    assert read_document(run.summary_file)["missing_updates"] == 0.0
+    settings = dict(pair.split("=") for pair in SETTINGS)
+    assert model(run.path) == model(experiment("fedavg", **settings))
+
+
+@pytest.mark.ray
+def test_of_two_runs_of_one_name_one_is_refused(tmp_path: Path) -> None:
+    commands = [start(tmp_path, "ray", "twin") for _ in range(2)]
+    ended = sorted(end(process) for process in commands)
+    assert [status for status, _ in ended] == [0, 2]
+    assert "was started by another command at the same time" in ended[1][1]
+    assert "twin  finished" in ended[0][1] and "twin  finished" not in ended[1][1]
+    rounds = [row["round"] for row in read_lines(tmp_path / "runs" / "twin" / "history.jsonl")]
+    assert rounds == list(range(7))
+
+
+@pytest.mark.slow
+def test_a_resume_beside_a_live_run_is_refused_and_changes_nothing(
+    tmp_path: Path, experiment: Callable[..., Path]
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "live")
+    process = start(tmp_path, "inline", "live")
+    await_lines(process, run.history_file, 3)
+    process.send_signal(signal.SIGSTOP)
+    status, said = processes.finish(["resume", "live"], tmp_path)
+    process.send_signal(signal.SIGCONT)
+    assert status == 2 and "is still being written by another process" in said
+    status, out = end(process)
+    assert status == 0, out
+    settings = dict(pair.split("=") for pair in SETTINGS)
+    assert model(run.path) == model(experiment("fedavg", **settings))

@@ -1,0 +1,124 @@
+"""A resume reads nothing before it has the lock, and stops where the record is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from flwr.app import Message
+
+from fedsuite.cli.main import main
+from fedsuite.core.settings import UserError
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.engines.start import conclude
+from fedsuite.records.checkpoint import load_checkpoint
+from fedsuite.records.folder import RunFolder, RunState
+from fedsuite.records.reader import read_run
+
+Experiment = Callable[..., Path]
+SETTINGS = {"num_rounds": 4, "run_name": "cut"}
+
+
+class PowerCut(Exception):
+    """Something broke."""
+
+
+class FailingGrid(InlineGrid):
+    """Fails in its fourth round, after three checkpoints."""
+
+    left = 4
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        self.left -= 1
+        if self.left < 0:
+            raise PowerCut
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+@pytest.fixture
+def cut(experiment: Experiment, tmp_path: Path) -> RunFolder:
+    """A run of scaffold, which keeps state on clients, cut off after round 3."""
+    with pytest.raises(PowerCut):
+        experiment("scaffold", FailingGrid(), **SETTINGS)
+    return RunFolder(tmp_path / "runs" / "cut")
+
+
+def test_a_checkpoint_names_the_states_that_belong_to_it(cut: RunFolder) -> None:
+    checkpoint = load_checkpoint(cut.path)
+    assert checkpoint is not None
+    assert checkpoint.client_states == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+def test_a_missing_state_stops_the_resume(cut: RunFolder, experiment: Experiment) -> None:
+    (cut.client_states / "000002" / "000003.safetensors").unlink()
+    before = cut.history_file.read_bytes()
+    with pytest.raises(UserError, match="state of client 2 after round 3"):
+        experiment("scaffold", **SETTINGS, resume=True)
+    assert cut.history_file.read_bytes() == before
+    assert not cut.is_being_written
+
+
+def test_a_damaged_state_stops_the_resume(cut: RunFolder, experiment: Experiment) -> None:
+    path = cut.client_states / "000001" / "000003.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(UserError, match="000001/000003.safetensors is damaged"):
+        experiment("scaffold", **SETTINGS, resume=True)
+
+
+def test_a_damaged_line_stops_the_resume_and_is_shown(
+    cut: RunFolder, experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = cut.history_file.read_text().splitlines(keepends=True)
+    cut.history_file.write_text("".join([lines[0], "garbage\n", *lines[2:]]))
+    with pytest.raises(UserError, match="line 2 of history.jsonl is damaged"):
+        experiment("scaffold", **SETTINGS, resume=True)
+    assert len(cut.history_file.read_text().splitlines()) == 4
+    assert [row["round"] for row in read_run(cut.path).history] == [0, 2, 3]
+    assert main(["show", str(cut.path)]) == 0
+    assert "line 2 of history.jsonl is damaged and left out" in capsys.readouterr().out
+    assert main(["report", str(cut.path), "-o", str(tmp_path / "report")]) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "line 2 of history.jsonl is damaged and left out" in text
+
+
+def test_a_run_that_is_done_is_neither_resumed_nor_suggested_to_be(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    folder = experiment(run_name="whole")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="is done; there is nothing to resume"):
+        experiment(run_name="whole", resume=True)
+    with pytest.raises(UserError, match="already exists.* and is done") as refusal:
+        experiment(run_name="whole")
+    assert "fedsuite show" in str(refusal.value) and "resume" not in str(refusal.value)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_unfinished_run_of_that_name_is_suggested_to_be_resumed(
+    cut: RunFolder, experiment: Experiment
+) -> None:
+    with pytest.raises(UserError, match=r"resume it with `fedsuite resume .*cut`"):
+        experiment("scaffold", **SETTINGS)
+
+
+def test_anothers_results_are_not_shown_as_ones_own(experiment: Experiment) -> None:
+    from rich.console import Console
+
+    folder = experiment(run_name="theirs")
+    assert RunFolder(folder).state is RunState.FINISHED
+    with pytest.raises(UserError, match="was started by another command at the same time"):
+        conclude(folder, Console(), mine=False)
+
+
+def test_what_an_earlier_try_failed_of_is_not_this_ones_reason(
+    cut: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    cut.log_file.write_text("ray did not start\n")
+    assert conclude(cut.path, Console(), mine=False) == 1
+    said = capsys.readouterr().err
+    assert "ray did not start" in said and "PowerCut" not in said
