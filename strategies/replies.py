@@ -76,6 +76,11 @@ def check_score(result: Result) -> str:
     return ""
 
 
+def snake_case(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Spell a client's metrics as the record does, without the round, which the server sets."""
+    return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}
+
+
 def _check_count(metrics: Mapping[str, float]) -> str:
     count = metrics.get("num-examples", 0)
     if count != int(count) or not 1 <= count <= MAX_EXAMPLES:

@@ -140,10 +140,3 @@ def test_who_stays_away_is_remembered_and_state_survives() -> None:
     np.testing.assert_allclose(
         strategy.instruction(0).arrays["cloud"], [12 + 2 * weight, 12 - 2 * weight], rtol=1e-6
     )
-
-
-def test_nothing_travels_to_a_client_that_scores_itself() -> None:
-    strategy = server()
-    strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
-    strategy.training_round = 0
-    assert strategy.instruction(0).arrays["cloud"].size == 0
