@@ -89,10 +89,12 @@ class Worker:
         self._load_buffers(instruction)
         parameters = [instruction.arrays[name] for name in client.receives]
         seen = client.inspect(client.receive(client.receives, parameters, instruction.config))
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.thread_time()
         arrays, count, metrics = client.fit(parameters, instruction.config)
         seconds = time.perf_counter() - started
         metrics = {**seen, **metrics, "num-examples": count, "seconds": seconds}
+        if self.model.device.type == "cpu":  # with a GPU, a thread waits whoever else computes
+            metrics["cpu-seconds"] = time.thread_time() - started_cpu
         named = dict(zip(client.outgoing(), arrays, strict=True))
         if "buffers" in instruction.arrays:
             named["buffers"] = self.model.buffer_vector()

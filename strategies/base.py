@@ -364,10 +364,12 @@ class BaseStrategy(Strategy):
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
         uploads = {r.client: sum(v.nbytes for v in r.arrays.values()) for r in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
+        on_cpu = [r.metrics["cpu-seconds"] for r in valid if "cpu-seconds" in r.metrics]
         self.round_record.scalars |= {
             "train_loss": float(sample_weights(this_round.num_examples) @ losses),
             "compute_seconds": max(seconds),
             "client_compute_seconds": sum(seconds),
+            "client_cpu_seconds": sum(on_cpu) if len(on_cpu) == len(valid) else None,
             "upload_bytes": sum(uploads.values()),
             "download_bytes": sum(self._bytes_down.values()),
             "lr": this_round.lr,

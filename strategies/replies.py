@@ -15,7 +15,7 @@ from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
-LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
+LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
 def read_replies(

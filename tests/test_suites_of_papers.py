@@ -13,7 +13,7 @@ import pytest
 from fedsuite import registry
 from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
-from fedsuite.report.results import cells
+from fedsuite.report.cells import cells
 from fedsuite.suites.definition import SCALES, SUITE_METRICS, Suite, read_suite
 from fedsuite.suites.jobs import manifest, plan_jobs
 from fedsuite.suites.paper_numbers import paper_numbers, sources

@@ -48,7 +48,10 @@ num-rounds = 1
 [small.axes]
 algo = [{algos[0]!r}]
 """
-TIMES = ("seconds", "wall_seconds", "compute_seconds", "client_compute_seconds")
+TIMES = {"seconds", "wall_seconds", "compute_seconds", "client_compute_seconds"} | {
+    "cpu_seconds",
+    "client_cpu_seconds",
+}
 
 
 @pytest.fixture(autouse=True)
