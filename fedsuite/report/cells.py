@@ -107,6 +107,14 @@ def targets_of(runs: Iterable[Run]) -> list[float]:
     return sorted({float(run.config.get("target-accuracy") or 0.0) for run in runs} - {0.0})
 
 
+def targets_differ(table: Iterable[Cell]) -> bool:
+    """Return whether a column has numbers to different targets."""
+    targets: dict[str, set[float]] = {}
+    for cell in table:
+        targets.setdefault(cell.column, set()).update(cell.targets)
+    return any(len(here) > 1 for here in targets.values())
+
+
 def target_text(targets: Iterable[float]) -> str:
     """Write targets in per cent, e.g. ``70 %``."""
     return ", ".join(map(TARGET.with_unit, targets))

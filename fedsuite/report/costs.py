@@ -14,6 +14,7 @@ from fedsuite.report.cells import (
     cells,
     mean_and_deviation,
     target_text,
+    targets_differ,
 )
 from fedsuite.report.document import Block, Paragraph, Picture, ReportTable, slug
 from fedsuite.report.method_styles import styles_for
@@ -35,9 +36,7 @@ def to_target(collection: Collection) -> list[Block]:
     timed = [run for cell, _ in pairs for run in cell.runs]
     parts = [
         f"Mean ± standard deviation over the seeds that reached the target; {NONE}: none did.",
-        "Rows with different targets are not comparable."
-        if len({tuple(cell.targets) for cell, _ in pairs}) > 1
-        else "",
+        "Rows with different targets are not comparable." if targets_differ(rounds) else "",
         busy_note(timed),
     ]
     caption = collection.tag(" ".join(part for part in parts if part))

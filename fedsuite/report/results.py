@@ -22,6 +22,7 @@ from fedsuite.report.cells import (
     cells,
     mean_and_deviation,
     target_text,
+    targets_differ,
 )
 from fedsuite.report.document import Block, Bold, Paragraph, ReportTable
 from fedsuite.report.statistics import deviation
@@ -151,8 +152,7 @@ def _caption(
         parts.append("“(1 of 2)” is the number of seeds in a cell.")
     if any(cell.missed for cell in table):
         parts.append("A method that missed the target with a seed is not compared.")
-    targets = {tuple(cell.targets) for cell in table if cell.targets}
-    if len(targets) > 1:
+    if targets_differ(table):
         parts.append("Targets differ: numbers to different targets are not comparable.")
     if table[0].metric.is_time:
         parts.append(busy_note(run for cell in table for run in cell.runs))
