@@ -225,6 +225,7 @@ def _run(settings: Settings) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     run_inline(parse(settings, foreign="ignore"))
     shutil.rmtree(RunFolder(folder).client_states, ignore_errors=True)
+    shutil.rmtree(RunFolder(folder).client_models, ignore_errors=True)
     shutil.rmtree(RunFolder(folder).checkpoint_file.parent, ignore_errors=True)
     return str(settings["run-name"])
 

@@ -115,12 +115,14 @@ class Reply:
 class Client(NumPyClient):
     """A Flower NumPyClient whose parameters are flat vectors with declared names.
 
+    ``receives`` are the vectors it trains with, ``scores_with`` those it scores itself with.
     ``params`` are the algorithm's settings, the dataclass that its strategy declares. Flower calls
     :meth:`fit` and :meth:`evaluate`; an algorithm overrides :meth:`train_round` and
     :meth:`evaluate_round`, or less.
     """
 
     receives: ClassVar[tuple[str, ...]] = ("model",)
+    scores_with: ClassVar[tuple[str, ...]] = ("model",)
     sends: ClassVar[tuple[str, ...]] = ("update",)
     personal: ClassVar[bool] = False
     params: Any
@@ -171,6 +173,10 @@ class Client(NumPyClient):
         """Return the names of the vectors sent with these settings; by default all."""
         return self.sends
 
+    def beside_model(self) -> dict[str, np.ndarray]:
+        """Return what it predicts with beside the model it scored, to be saved; by default {}."""
+        return {}
+
     def length(self, name: str) -> int:
         """Return the length of a vector this client sends; by default the model's."""
         return self.model.size
@@ -181,7 +187,7 @@ class Client(NumPyClient):
         self, parameters: list[Vector], config: dict[str, Any]
     ) -> tuple[list[Vector], int, dict[str, Any]]:
         """Train for a round; vectors are in the order of their declared names."""
-        reply = self.train_round(self.receive(parameters, config))
+        reply = self.train_round(self.receive(self.receives, parameters, config))
         undeclared = [name for name in reply.vectors if name not in self.sends]
         if undeclared:
             raise ValueError(f"vector '{undeclared[0]}' is not among those sent: {self.sends}")
@@ -190,11 +196,14 @@ class Client(NumPyClient):
 
     def evaluate(self, parameters: list[Vector], config: dict[str, Any]) -> Evaluation:
         """Score this client's model on its own test rows."""
-        return self.evaluate_round(self.receive(parameters, config))
+        return self.evaluate_round(self.receive(self.scores_with, parameters, config))
 
-    def receive(self, parameters: list[Vector], config: dict[str, Any]) -> Received:
+    @staticmethod
+    def receive(
+        names: tuple[str, ...], parameters: list[Vector], config: dict[str, Any]
+    ) -> Received:
         """Name the vectors of a list."""
-        return Received(dict(zip(self.receives, parameters, strict=True)), config)
+        return Received(dict(zip(names, parameters, strict=True)), config)
 
     # What algorithms use
 
@@ -255,7 +264,9 @@ class Client(NumPyClient):
         return torch.tensor(vector, device=self.model.device)
 
     def score(self) -> Evaluation:
-        """Score the model as it stands on this client's own test rows."""
+        """Score the model as it stands on this client's own test rows, if it has any."""
+        if not len(self.context.test_rows):
+            return 0.0, 0, {"correct": 0}
         score = evaluate(self.model, self.context.task, self.context.test_rows)
         return score.loss, score.total, {"correct": score.correct}
 

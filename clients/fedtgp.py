@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from clients.base import Evaluation, Received, Reply
 from clients.local import LocalClient
+from fedsuite.core.flat_model import to_numpy
 from fedsuite.core.vector import last_layer
 from tasks.architectures import with_features
 from tasks.evaluation import BATCH
@@ -29,6 +30,7 @@ class FedTgpClient(LocalClient):
     """Sends the mean features of each class it has, and how many rows they stand for."""
 
     receives: ClassVar[tuple[str, ...]] = ("prototypes", "known")
+    scores_with: ClassVar[tuple[str, ...]] = ("prototypes", "known")
     sends: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     params: FedTgpParams
 
@@ -62,7 +64,14 @@ class FedTgpClient(LocalClient):
             loss += F.cross_entropy(logits, y, reduction="sum").item()
             correct += int((chosen == y).sum())
             head += int((by_head == y).sum())
-        return loss / len(rows), len(rows), {"correct": correct, "head-correct": head}
+        return loss / max(len(rows), 1), len(rows), {"correct": correct, "head-correct": head}
+
+    def beside_model(self) -> dict[str, np.ndarray]:
+        """Return the prototypes, a row per class, and 1 for each class that has one."""
+        return {
+            "prototypes": to_numpy(self.prototypes),
+            "known": to_numpy(self.known.to(torch.float32)),
+        }
 
     def length(self, name: str) -> int:
         """Return the length of the prototypes (classes times features) or of the counts."""

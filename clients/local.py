@@ -14,6 +14,7 @@ class LocalClient(Client):
     """Continues from its own last model; the first one is the same for all clients."""
 
     receives: ClassVar[tuple[str, ...]] = ()
+    scores_with: ClassVar[tuple[str, ...]] = ()
     sends: ClassVar[tuple[str, ...]] = ()
     personal: ClassVar[bool] = True
 

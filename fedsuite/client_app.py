@@ -19,16 +19,18 @@ from typing import Any
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from safetensors.numpy import save as save_tensors
 
 from clients.base import Client, ClientContext, Training
 from clients.freeloader import freeloading
-from clients.state import ClientState
+from clients.state import PRIVATE, ClientState
 from fedsuite import registry
 from fedsuite.config import RunConfig, from_json, params_of
 from fedsuite.core import seeds
-from fedsuite.core.files import read_document
+from fedsuite.core.files import read_document, write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.messages import MAX_REASON, Instruction, Result, read_instructions, write_results
+from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
@@ -87,12 +89,14 @@ class Worker:
         number = client.context.client
         torch.manual_seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
         self._load_buffers(instruction)
-        parameters = self._parameters(client, instruction)
-        seen = client.inspect(client.receive(parameters, instruction.config))
-        started = time.perf_counter()
+        parameters = [instruction.arrays[name] for name in client.receives]
+        seen = client.inspect(client.receive(client.receives, parameters, instruction.config))
+        started, started_cpu = time.perf_counter(), time.thread_time()
         arrays, count, metrics = client.fit(parameters, instruction.config)
         seconds = time.perf_counter() - started
         metrics = {**seen, **metrics, "num-examples": count, "seconds": seconds}
+        if self.model.device.type == "cpu":  # with a GPU, a thread waits whoever else computes
+            metrics["cpu-seconds"] = time.thread_time() - started_cpu
         named = dict(zip(client.outgoing(), arrays, strict=True))
         if "buffers" in instruction.arrays:
             named["buffers"] = self.model.buffer_vector()
@@ -101,17 +105,22 @@ class Worker:
     def evaluate(self, client: Client, instruction: Instruction) -> Result:
         """Score one client."""
         self._load_buffers(instruction)
-        parameters = self._parameters(client, instruction)
+        parameters = [instruction.arrays[name] for name in client.scores_with]
         loss, count, metrics = client.evaluate(parameters, instruction.config)
         return Result(client.context.client, {}, metrics | {"num-examples": count, "loss": loss})
+
+    def save(self, client: Client, files: RunFolder) -> None:
+        """Write a client's model as it was scored last, and what it predicts with beside it."""
+        number = client.context.client
+        files.client_models.mkdir(parents=True, exist_ok=True)
+        tensors, extra = self.model.named_tensors(), client.beside_model()
+        write_atomically(files.client_model_file(number), save_tensors(tensors), PRIVATE)
+        if extra:
+            write_atomically(files.client_extra_file(number), save_tensors(extra), PRIVATE)
 
     def _load_buffers(self, instruction: Instruction) -> None:
         """Start from the received statistics, so that clients of one process share nothing."""
         self.model.load(self.initial, instruction.arrays.get("buffers", self.initial_buffers))
-
-    @staticmethod
-    def _parameters(client: Client, instruction: Instruction) -> list[Any]:
-        return [instruction.arrays[name] for name in client.receives]
 
 
 @lru_cache(maxsize=2)
@@ -188,10 +197,13 @@ def _answer(message: Message, context: Context, method: str) -> Message:
     results = []
     for number, instruction in read_instructions(message.content).items():
         try:
-            worker, folder = _open_worker(context, instruction.config, number)
+            worker, files = _open_worker(context, instruction.config, number)
             with threads(worker.config.client_threads):
-                client = worker.client(number, instruction, folder)
-                results.append(getattr(worker, method)(client, instruction))
+                client = worker.client(number, instruction, files.client_states)
+                result = getattr(worker, method)(client, instruction)
+                if SAVE_MODEL in instruction.config:
+                    worker.save(client, files)
+                results.append(result)
         except Exception as error:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
             if not _is_simulated(context, instruction.config):
@@ -205,10 +217,12 @@ def _is_simulated(context: Context, header: Mapping[str, Any]) -> bool:
     return "run-dir" in header and not {"data-path", "state-dir"} & set(context.node_config)
 
 
-def _open_worker(context: Context, header: Mapping[str, Any], number: int) -> tuple[Worker, Path]:
-    """Return the worker, and the folder of clients' state: in a simulation, the run's own."""
+def _open_worker(
+    context: Context, header: Mapping[str, Any], number: int
+) -> tuple[Worker, RunFolder]:
+    """Return the worker, and where clients' files are: in a simulation, the run's own folder."""
     if _is_simulated(context, header):
-        return worker_for(str(header["run"])), RunFolder(Path(str(header["run-dir"]))).client_states
+        return worker_for(str(header["run"])), RunFolder(Path(str(header["run-dir"])))
     node, config = read_node_data(context.node_config), from_json(str(header["run"]))
     run_id = str(header["run-id"])
     if not run_id.isalnum():
@@ -216,7 +230,7 @@ def _open_worker(context: Context, header: Mapping[str, Any], number: int) -> tu
     state = node.state_dir / run_id
     for folder in (node.state_dir, state):
         make_private(folder)
-    return Worker(config, open_node_data(node, config, header, number)), state / "clients"
+    return Worker(config, open_node_data(node, config, header, number)), RunFolder(state)
 
 
 def _sees_run(folder: Path, run_id: str) -> bool:

@@ -29,6 +29,11 @@ class Metric:
     in_summary: bool = True
 
     @property
+    def is_time(self) -> bool:
+        """Whether it is measured in seconds, which a busy machine lengthens."""
+        return self.unit == "s"
+
+    @property
     def heading(self) -> str:
         """The title with its unit, unless the unit is in the title."""
         redundant = not self.unit or self.unit in self.title.split()
@@ -66,6 +71,14 @@ TABLE = (
     Metric("final_loss", "final loss", "", LOWER, digits=3),
     Metric("smoothness", "smoothness", "points", LOWER, share=True),
     Metric("personal_accuracy", "personal accuracy", "%", HIGHER, share=True),
+    Metric(
+        "mean_last5_personal_accuracy",
+        "mean personal accuracy of the last 5 rounds",
+        "%",
+        HIGHER,
+        share=True,
+    ),
+    Metric("best_personal_accuracy", "best personal accuracy of a round", "%", HIGHER, share=True),
     Metric("personal_mean", "mean accuracy of clients", "%", HIGHER, share=True),
     Metric("personal_std", "std of clients' accuracy", "points", LOWER, share=True),
     Metric("personal_worst", "accuracy of the worst client", "%", HIGHER, share=True),
@@ -77,6 +90,8 @@ TABLE = (
     Metric("compute_seconds", "compute time", "s", LOWER, in_summary=False),
     Metric("wall_seconds", "wall-clock time", "s", LOWER),
     Metric("client_compute_seconds", "clients' compute time", "s", LOWER),
+    Metric("client_cpu_seconds", "clients' CPU time", "s", LOWER, in_summary=False),
+    Metric("cpu_share", "share of a core that clients had", "%", share=True, digits=0),
     Metric("upload_bytes", "upload", "bytes", LOWER, digits=0),
     Metric("download_bytes", "download", "bytes", LOWER, digits=0),
     Metric("clients", "clients", in_summary=False, digits=0),
@@ -92,6 +107,8 @@ SUMMARY_METRICS = tuple(metric for metric in TABLE if metric.in_summary)
 # The score of a run: the global model's where there is one, else the clients' own.
 ROUND_SCORES = (METRICS["accuracy"], METRICS["personal_accuracy"])
 FINAL_SCORES = (METRICS["final_accuracy"], METRICS["personal_accuracy"])
+# With less of a core than this, clients waited for it: their seconds are too long.
+LEAST_CPU_SHARE = 0.9
 # Measured only where target-accuracy is set and reached.
 TO_TARGET = (METRICS["rounds_to_target"], METRICS["compute_seconds_to_target"])
 

@@ -45,10 +45,9 @@ class Apple(PoolStrategy):
 
     def broadcast(self) -> dict[str, Vector]:
         """Send all cores (the initial model for a client without one) and the data shares."""
-        count = self.info.num_clients if self.training_round else 0
         sizes = [self.info.client_sizes[c] for c in range(self.info.num_clients)]
         return {
-            "cores": self.model + self.rows()[:count],
+            "cores": self.model + self.rows(),
             "shares": sample_weights(np.array(sizes)).astype(np.float32),
         }
 

@@ -25,9 +25,10 @@ from fedsuite.core.messages import (
     write_arrays,
     write_instructions,
 )
+from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import kebab
 from fedsuite.core.vector import Matrix, Vector, sample_weights, weighted_sum
-from strategies.replies import check_score, check_update, read_replies
+from strategies.replies import check_score, check_update, read_replies, snake_case
 from strategies.round import (
     Hosts,
     NoParams,
@@ -82,6 +83,14 @@ class BaseStrategy(Strategy):
 
     def instruction(self, client: int) -> Instruction:
         """Return vectors, scalars and settings for one client alone."""
+        return Instruction()
+
+    def evaluation_broadcast(self) -> dict[str, Vector]:
+        """Return vectors that clients need beside the model to score themselves."""
+        return {}
+
+    def evaluation_instruction(self, client: int) -> Instruction:
+        """Return what one client alone needs to score itself."""
         return Instruction()
 
     def lengths(self) -> dict[str, int]:
@@ -196,10 +205,10 @@ class BaseStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask every client to score itself on its own test rows, when that is due."""
+        """Ask every client to score itself, when that is due, or to save the model it scores."""
         last = server_round == self.info.num_rounds
         due = last or server_round % self.info.eval_every == 0
-        if not (due and self.info.personal_eval):
+        if not (due and self.info.personal_eval) and SAVE_MODEL not in config:
             self._asked = {}
             return []
         self._load(arrays)
@@ -224,7 +233,7 @@ class BaseStrategy(Strategy):
         for result, value in zip(valid, accuracy, strict=True):
             own = {"phase": "evaluate", "client": result.client, "status": "ok"}
             score = own | {"accuracy": float(value)}
-            self.round_record.rows.append(score | _snake(result.metrics) | score)
+            self.round_record.rows.append(score | snake_case(result.metrics) | score)
         scores = {
             "personal_accuracy": float(correct.sum() / total.sum()),
             "personal_mean": float(accuracy.mean()),
@@ -234,6 +243,10 @@ class BaseStrategy(Strategy):
         }
         self.round_record.scalars |= scores
         return MetricRecord({kebab(name): value for name, value in scores.items()})
+
+    def collect_saved(self, replies: Iterable[Message]) -> list[int]:
+        """Return the clients that have saved their models."""
+        return [result.client for result in self._collect(replies, lambda result: "", "save")]
 
     def summary(self) -> None:
         """Log the settings of this strategy."""
@@ -267,10 +280,11 @@ class BaseStrategy(Strategy):
         clients: list[int],
         scalars: Mapping[str, Any],
     ) -> list[Message]:
-        shared = self.broadcast()
+        training = kind == MessageType.TRAIN
+        shared = self.broadcast() if training else self.evaluation_broadcast()
+        own = self.instruction if training else self.evaluation_instruction
         if self.shares_model:
-            trains = kind == MessageType.TRAIN
-            shared |= {"model": self.training_start() if trains else self.result()}
+            shared |= {"model": self.training_start() if training else self.result()}
             shared |= {"buffers": self.buffers} if self.buffers.size else {}
         packed = write_arrays(shared)
         config = {
@@ -283,18 +297,17 @@ class BaseStrategy(Strategy):
         common = sum(vector.nbytes for vector in shared.values())
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
-            instructions = {client: self._instruction(client) for client in cohort}
+            instructions = {client: self._hosted(client, own(client)) for client in cohort}
             for client, instruction in instructions.items():
-                own = sum(vector.nbytes for vector in instruction.arrays.values())
-                self._bytes_down[client] = common + own
+                alone = sum(vector.nbytes for vector in instruction.arrays.values())
+                self._bytes_down[client] = common + alone
             content = write_instructions(packed, config, instructions)
             limit, group = self.hosts.time_limit, str(server_round)
             messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
 
-    def _instruction(self, client: int) -> Instruction:
+    def _hosted(self, client: int, own: Instruction) -> Instruction:
         """Add what a node must know to host a client."""
-        own = self.instruction(client)
         return dataclasses.replace(own, config=own.config | self.hosts.client_header(client))
 
     def _collect(
@@ -367,10 +380,12 @@ class BaseStrategy(Strategy):
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
         uploads = {r.client: sum(v.nbytes for v in r.arrays.values()) for r in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
+        on_cpu = [r.metrics["cpu-seconds"] for r in valid if "cpu-seconds" in r.metrics]
         self.round_record.scalars |= {
             "train_loss": float(sample_weights(this_round.num_examples) @ losses),
             "compute_seconds": max(seconds),
             "client_compute_seconds": sum(seconds),
+            "client_cpu_seconds": sum(on_cpu) if len(on_cpu) == len(valid) else None,
             "upload_bytes": sum(uploads.values()),
             "download_bytes": sum(self._bytes_down.values()),
             "lr": this_round.lr,
@@ -380,7 +395,7 @@ class BaseStrategy(Strategy):
         for index, result in enumerate(valid):
             extra = {name: float(values[index]) for name, values in this_round.per_client.items()}
             row = {"phase": "train", "client": result.client, "status": "ok"}
-            row |= _snake(result.metrics) | row | {"upload_bytes": uploads[result.client]}
+            row |= snake_case(result.metrics) | row | {"upload_bytes": uploads[result.client]}
             self.round_record.rows.append(row | extra)
 
     def _reject(self, phase: str, client: int, reason: str) -> None:
@@ -393,8 +408,3 @@ class BaseStrategy(Strategy):
         log.warning("%s", text)
         earlier = self.round_record.scalars.get("note")
         self.round_record.scalars["note"] = f"{earlier}; {text}" if earlier else text
-
-
-def _snake(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Spell a client's metrics as the record does, without the round, which the server sets."""
-    return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}

@@ -50,7 +50,7 @@ class FedAmp(PoolStrategy):
 
     def instruction(self, client: int) -> Instruction:
         """Send a client its cloud model; an empty vector before its first update."""
-        if not self.training_round or not self.known[client]:
+        if not self.known[client]:
             return Instruction({"cloud": np.zeros(0, dtype=np.float32)})
         return Instruction(
             {"cloud": self.model + weighted_sum(self.attention[client], self.rows())}

@@ -77,8 +77,6 @@ class FedFomo(PoolStrategy):
         self.affinity = np.array(state["affinity"])
 
     def _peers(self, client: int) -> list[int]:
-        if not self.training_round:
-            return []
         others = [c for c in np.flatnonzero(self.known) if c != client and c not in self.expelled]
         return choose_peers(
             self.affinity[client],

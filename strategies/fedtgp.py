@@ -69,6 +69,10 @@ class FedTgp(BaseStrategy):
         prototypes[self.known == 0] = 0.0
         return {"prototypes": prototypes.astype(np.float32), "known": self.known}
 
+    def evaluation_broadcast(self) -> dict[str, Vector]:
+        """Send the same: clients predict with the prototypes."""
+        return self.broadcast()
+
     def lengths(self) -> dict[str, int]:
         """One row of features and one count per class."""
         return {"prototypes": self.classes * self.width, "counts": self.classes}

@@ -51,13 +51,6 @@ class PoolStrategy(BaseStrategy):
         self.training_round = server_round
         return super().configure_train(server_round, arrays, config, grid)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Clients score what they keep: in ``training_round`` 0 nothing is sent."""
-        self.training_round = 0
-        return super().configure_evaluate(server_round, arrays, config, grid)
-
     def state(self) -> dict[str, Any]:
         """Return all rows and which clients are known."""
         rows = {f"pool.{name}": matrix for name, matrix in self.pool.items()}

@@ -15,7 +15,7 @@ from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
-LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9)}
+LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
 def read_replies(
@@ -74,6 +74,11 @@ def check_score(result: Result) -> str:
     if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
         return f"invalid value {result.metrics.get('correct')} for correct"
     return ""
+
+
+def snake_case(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Spell a client's metrics as the record does, without the round, which the server sets."""
+    return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}
 
 
 def _check_count(metrics: Mapping[str, float]) -> str:

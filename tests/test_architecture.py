@@ -151,5 +151,7 @@ def test_both_sides_of_an_algorithm_agree_on_the_wire(name: str) -> None:
     algorithm = registry.find(name)
     assert algorithm.strategy.expects == algorithm.client.sends
     assert algorithm.strategy.shares_model == ("model" in algorithm.client.receives)
+    assert algorithm.strategy.shares_model == ("model" in algorithm.client.scores_with)
+    assert set(algorithm.client.scores_with) <= set(algorithm.client.receives)
     assert registry.ALGORITHMS[name].summary
     assert algorithm.strategy.__module__ != "strategies.base"

@@ -15,7 +15,7 @@ from fedsuite.config import params_of
 from fedsuite.core.files import read_toml
 from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
-from fedsuite.report.results import cells
+from fedsuite.report.cells import cells
 from fedsuite.suites.definition import SCALES, SUITE_METRICS, Suite, read_suite
 from fedsuite.suites.jobs import manifest, plan_jobs
 from fedsuite.suites.paper_numbers import paper_numbers, sources

@@ -37,6 +37,9 @@ class FlatModel:
         self.buffers = _flatten(list(floats.values()), self.device)
         for name, buffer in floats.items():
             buffer.data = self.buffers[self.buffer_slices[name]].view(buffer.shape)
+        self._first = {
+            name: to_numpy(b) for name, b in self.module.named_buffers() if name not in floats
+        }
 
     @property
     def size(self) -> int:
@@ -68,6 +71,15 @@ class FlatModel:
     def buffer_vector(self) -> Vector:
         """Return a copy of the float buffers as one numpy vector (empty if there are none)."""
         return to_numpy(self.buffers)
+
+    def named_tensors(self) -> dict[str, np.ndarray]:
+        """Return copies of parameters and buffers under PyTorch's names.
+
+        Integer buffers, such as batch-norm's count of batches, are as they were at first: they do
+        not travel, so they would tell which clients shared this workspace.
+        """
+        tensors = {name: to_numpy(t) for name, t in self.module.state_dict().items()}
+        return {name: self._first.get(name, array) for name, array in tensors.items()}
 
 
 def best_device() -> str:

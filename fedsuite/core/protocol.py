@@ -10,6 +10,9 @@ PARTITION, OWN = "partition", "own"
 # What a run that Flower started records as its engine: Flower's simulation, or deployed nodes.
 RAY, DEPLOYED = "ray", "deployed"
 
+# The scalar of an evaluation message that asks clients to save the model they score.
+SAVE_MODEL = "save-model"
+
 # Marks of the run's own lines in Flower's output, of the one that names the run's folder, and of
 # the one that says what share of client updates is missing.
 LINE_MARK = "fedsuite: "

@@ -39,7 +39,8 @@ SELF_EXPLANATORY = frozenset(
 class PaperNumber:
     """One number of a paper: where it is printed, what it measures, its labels and its value.
 
-    Shares are in per cent, as printed; ``std`` is None where the paper prints none.
+    Shares are in per cent, as printed; ``std`` is None where the paper prints none. ``target`` is
+    the accuracy, a fraction, to which rounds or seconds were counted.
     """
 
     source: str
@@ -47,6 +48,7 @@ class PaperNumber:
     labels: Mapping[str, Any]
     value: float
     std: float | None
+    target: float | None = None
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def _paper_number(document: Mapping[str, Any], metric: str) -> PaperNumber:
         labels=document["labels"],
         value=float(document["value"]),
         std=document.get("std"),
+        target=document.get("target"),
     )
 
 

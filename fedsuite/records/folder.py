@@ -98,6 +98,19 @@ class RunFolder:
         return self.path / "clients"
 
     @property
+    def client_models(self) -> Path:
+        """The folder of the clients' own models, if the algorithm has any."""
+        return self.path / "models"
+
+    def client_model_file(self, client: int) -> Path:
+        """A client's own model."""
+        return self.client_models / f"client-{client:06d}.safetensors"
+
+    def client_extra_file(self, client: int) -> Path:
+        """What a client predicts with beside its model, if anything."""
+        return self.client_models / f"extra-{client:06d}.safetensors"
+
+    @property
     def schema_file(self) -> Path:
         """The schema that deployed nodes agreed on."""
         return self.path / "schema.json"

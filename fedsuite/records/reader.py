@@ -11,7 +11,7 @@ from fedsuite.config import parse_freeloaders
 from fedsuite.core.files import LineReader, read_document, read_lines
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
-from fedsuite.metrics import FINAL_SCORES, Metric, find_metric
+from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
 from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
 from fedsuite.records.provenance import META
@@ -76,6 +76,17 @@ class Run:
                 return metric, self.summary[metric.name]
         so_far = score_curve(self.history)
         return (so_far[0], so_far[1][-1][1]) if so_far else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Which share of a core clients had while they computed, if recorded."""
+        share: Any = self.summary.get("cpu_share")
+        return float(share) if is_number(share) else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work competed with its clients for the cores."""
+        return self.cpu_share is not None and self.cpu_share < LEAST_CPU_SHARE
 
     @property
     def description(self) -> str:

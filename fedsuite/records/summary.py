@@ -41,6 +41,8 @@ def summarise(
         "smoothness": smoothness(scored),
         "final_loss": losses[-1] if losses else None,
         "personal_accuracy": last.get("personal_accuracy"),
+        "mean_last5_personal_accuracy": _mean([r["personal_accuracy"] for r in personal[-5:]]),
+        "best_personal_accuracy": max((r["personal_accuracy"] for r in personal), default=None),
         "personal_mean": last.get("personal_mean"),
         "personal_std": last.get("personal_std"),
         "personal_worst": last.get("personal_worst"),
@@ -53,6 +55,7 @@ def summarise(
         "compute_seconds_per_round": _median([row.get("compute_seconds") for row in history]),
         "wall_seconds": _total(history, "wall_seconds"),
         "client_compute_seconds": _total(history, "client_compute_seconds"),
+        "cpu_share": cpu_share(history),
         "upload_bytes": int(_total(history, "upload_bytes")),
         "download_bytes": int(_total(history, "download_bytes")),
         "failed_replies": int(_total(history, "failed")),
@@ -88,6 +91,14 @@ def rounds_to_target(history: Rows, target: float) -> int | None:
         return None
     reached = (r["round"] for r in history if (r.get("accuracy") or 0.0) >= target)
     return next(reached, None)
+
+
+def cpu_share(history: Rows) -> float | None:
+    """Return which share of a core clients had while they computed, at most 1."""
+    names = ("client_cpu_seconds", "client_compute_seconds")
+    timed = [row for row in history if all(row.get(name) is not None for name in names)]
+    cpu, seconds = (_total(timed, name) for name in names)
+    return min(cpu / seconds, 1.0) if seconds > 0 else None
 
 
 def smoothness(accuracies: Sequence[float]) -> float | None:

@@ -14,6 +14,7 @@ from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection, open_collection
 from fedsuite.records.folder import REPORT_PAGE, REPORT_RUNS
 from fedsuite.report import costs, curves, drawing, html, markdown, per_client
+from fedsuite.report.cells import CPU_SHARE, NONE
 from fedsuite.report.diagnostic_figures import diagnostics
 from fedsuite.report.diagnostic_tables import mean_tables
 from fedsuite.report.document import (
@@ -27,7 +28,7 @@ from fedsuite.report.document import (
     Section,
 )
 from fedsuite.report.label_distribution import label_distribution
-from fedsuite.report.results import NONE, results_csv, results_tables, runs_csv
+from fedsuite.report.results import results_csv, results_tables, runs_csv
 
 DIAGNOSTICS = "Diagnostics of the methods"
 SMALL = (
@@ -153,8 +154,14 @@ def _runs(collection: Collection) -> list[Block]:
         seed = str(run.seed) if run.seed is not None else NONE
         rounds = str(run.last_round) if run.history else NONE
         score = run.value(collection.metric)
-        expelled = f"expelled {run.expulsions}" if run.expulsions else ""
-        note = "; ".join(filter(None, [run.note, run.damage(), expelled]))
+        notes = [run.note, run.damage()]
+        if run.expulsions:
+            notes.append(f"expelled {run.expulsions}")
+        if run.busy and run.cpu_share is not None:
+            notes.append(
+                f"busy machine: clients had {CPU_SHARE.in_unit(run.cpu_share):.0f} % of a core"
+            )
+        note = "; ".join(filter(None, notes))
         result = NONE if score is None else f"{score:.{metric.digits}f}"
         lines.append([run.name, *labels, seed, run.state, rounds, result, note])
     return [ReportTable([*headings, metric.heading, "note"], lines)]

@@ -11,12 +11,19 @@ from rich.table import Table
 
 from fedsuite.config import FOLLOWS_ALGO
 from fedsuite.core.settings import UserError, invalid, suggest
-from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, find_metric
+from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, TO_TARGET, find_metric
 from fedsuite.records.collection import Collection, lay_out, open_collection
 from fedsuite.records.reader import Run, is_number
+from fedsuite.report.cells import (
+    NONE,
+    busy_note,
+    mean_and_deviation,
+    target_text,
+    targets_of,
+    values_by_seed,
+)
 from fedsuite.report.curves import mean_curve
-from fedsuite.report.results import NONE, mean_and_deviation
-from fedsuite.report.statistics import Difference, mean, paired_difference
+from fedsuite.report.statistics import Difference, paired_difference
 from fedsuite.terminal.braille import NAME_LETTERS, plot_curves
 
 BASELINE = "fedavg"
@@ -72,6 +79,8 @@ def compare(
                 print_plain(note)
             for note in unequal_settings(collection, column, reference):
                 print_plain(note)
+            for note in measurement_notes(collection, column, metric):
+                print_plain(note)
     console.print(INTERVAL_NOTE, style="dim", highlight=False)
 
 
@@ -123,8 +132,12 @@ def compare_column(
         differences = [
             own[seed] - scores[reference][seed] for seed in own if seed in scores[reference]
         ]
+        pair = [*collection.usable(row, column), *collection.usable(reference, column)]
+        same_target = find_metric(metric) not in TO_TARGET or len(targets_of(pair)) == 1
         if row == reference:
             rows.append(Comparison(row, list(own.values()), None, "the reference"))
+        elif own and not same_target:
+            rows.append(Comparison(row, list(own.values()), None, "another target: not comparable"))
         elif own:
             difference = paired_difference(differences) if differences else None
             text = verdict(difference, better)
@@ -134,12 +147,7 @@ def compare_column(
 
 def by_seed(collection: Collection, row: str, column: str, metric: str) -> dict[object, float]:
     """Return a method's score per seed, the mean where a seed was run twice."""
-    found: dict[object, list[float]] = {}
-    for run in collection.usable(row, column):
-        score = run.value(metric)
-        if score is not None:
-            found.setdefault(run.seed, []).append(score)
-    return {seed: mean(scores) for seed, scores in found.items()}
+    return values_by_seed(collection.usable(row, column), metric)
 
 
 def better_direction(collection: Collection, metric: str) -> str:
@@ -152,19 +160,20 @@ def better_direction(collection: Collection, metric: str) -> str:
 
 
 def verdict(difference: Difference | None, better: str = HIGHER) -> str:
-    """Return in words whether a difference is more than noise."""
+    """Return in words what the interval of a difference supports, and no more."""
     if difference is None:
         return "no common seed, nothing to pair"
     if difference.low is None:
         return "one common seed: cannot be told from noise, run more seeds"
     if difference.low == difference.high == 0.0:
-        return "the same"
+        return f"the same in all {difference.pairs} common seeds"
     if not difference.clear:
         return "may be noise: the interval includes zero"
     more = difference.mean > 0
     if not better:
-        return f"{HIGHER if more else LOWER}, beyond noise"
-    return "better, beyond noise" if more == (better == HIGHER) else "worse, beyond noise"
+        return f"{HIGHER if more else LOWER}: the interval excludes zero"
+    word = "better" if more == (better == HIGHER) else "worse"
+    return f"{word}: the interval excludes zero"
 
 
 def unequal_settings(collection: Collection, column: str, reference: str) -> list[str]:
@@ -181,6 +190,24 @@ def unequal_settings(collection: Collection, column: str, reference: str) -> lis
                     "intended, set it for both."
                 )
     return notes
+
+
+def measurement_notes(collection: Collection, column: str, metric: str) -> list[str]:
+    """Describe what a metric depends on: its target, who missed it, a busy machine."""
+    described, notes = find_metric(metric), []
+    by_row = {row: collection.usable(row, column) for row in collection.row_names()}
+    if described in TO_TARGET:
+        for row, runs in by_row.items():
+            reached = sum(run.value(metric) is not None for run in runs)
+            if 0 < reached < len(runs):
+                some = f"{reached} of {len(runs)} runs"
+                notes.append(f"{row} reached its target in {some}; the others are left out.")
+        targets = target_text(targets_of(run for runs in by_row.values() for run in runs))
+        notes.append(f"Target accuracy: {targets}.")
+    if described.is_time:
+        mark = "Some of these times"
+        notes.append(busy_note((run for runs in by_row.values() for run in runs), mark))
+    return [note for note in notes if note]
 
 
 def methods_without(collection: Collection, column: str, metric: str) -> list[str]:

@@ -5,52 +5,71 @@ from __future__ import annotations
 from fedsuite.metrics import METRICS, TO_TARGET
 from fedsuite.records.collection import Collection
 from fedsuite.report import drawing
+from fedsuite.report.cells import (
+    BUSY_MARK,
+    NONE,
+    TARGETS_DIFFER,
+    Cell,
+    busy_note,
+    cells,
+    mean_and_deviation,
+    target_text,
+    targets_differ,
+)
 from fedsuite.report.document import Block, Paragraph, Picture, ReportTable, slug
 from fedsuite.report.method_styles import styles_for
-from fedsuite.report.results import NONE, cells, mean_and_deviation
 from fedsuite.report.statistics import deviation, mean
 
 ROUNDS, SECONDS = TO_TARGET
-TARGET, UPLOAD, DOWNLOAD = (
-    METRICS[name] for name in ("target_accuracy", "upload_bytes", "download_bytes")
-)
+UPLOAD, DOWNLOAD = (METRICS[name] for name in ("upload_bytes", "download_bytes"))
 
 
 def to_target(collection: Collection) -> list[Block]:
     """Return rounds and compute time to the target accuracy."""
-    targets = {
-        collection.column(run): run.config["target-accuracy"]
-        for run in collection.runs
-        if run.labels and run.config.get("target-accuracy")
-    }
-    if not targets:
+    rounds, seconds = (cells(collection, metric.name) for metric in TO_TARGET)
+    pairs = [pair for pair in zip(rounds, seconds, strict=True) if pair[0].targets]
+    if not pairs:
         return [Paragraph("No target was set. Set one with, for example, target-accuracy=0.8.")]
-    rows: list[list[str]] = []
-    blocks: list[Block] = []
-    styles = styles_for(collection.row_names())
-    rounds = cells(collection, ROUNDS.name)
-    seconds = cells(collection, SECONDS.name)
-    for in_rounds, in_seconds in zip(rounds, seconds, strict=True):
-        if in_rounds.runs and in_rounds.column in targets:
-            reached = f"{len(in_rounds.values)} of {in_rounds.runs}"
-            target = TARGET.with_unit(targets[in_rounds.column])
-            texts = [mean_and_deviation(c.values, c.metric.digits) for c in (in_rounds, in_seconds)]
-            rows.append([in_rounds.row, in_rounds.column, target, reached, *texts])
     headings = [collection.rows, "setting", "target", "seeds that reached it"]
     headings += [ROUNDS.heading, SECONDS.heading]
-    caption = f"Mean ± standard deviation over the seeds that reached the target; {NONE}: none did."
-    for column in targets:
-        reached_by = {
-            cell.row: (mean(cell.values), deviation(cell.values) or 0.0)
-            for cell in rounds
-            if cell.column == column and cell.values
-        }
-        if reached_by:
-            title = collection.tag(f"{column}: rounds to {TARGET.with_unit(targets[column])}")
-            figure = drawing.bars(title, ROUNDS.unit, reached_by, styles)
-            alt = title + ": " + ", ".join(f"{n} {m:.1f}" for n, (m, _) in reached_by.items()) + "."
-            blocks.append(Picture(slug("rounds-to-target", column), alt, figure))
-    return [ReportTable(headings, rows, collection.tag(caption)), *blocks]
+    rows = [_line(*pair) for pair in pairs]
+    timed = [run for cell, _ in pairs for run in cell.runs]
+    parts = [
+        f"Mean ± standard deviation over the seeds that reached the target; {NONE}: none did.",
+        "Rows with different targets are not comparable." if targets_differ(rounds) else "",
+        busy_note(timed),
+    ]
+    caption = collection.tag(" ".join(part for part in parts if part))
+    return [ReportTable(headings, rows, caption), *_bars(collection, rounds)]
+
+
+def _line(rounds: Cell, seconds: Cell) -> list[str]:
+    """Write a method's rounds and seconds to the target of its runs."""
+    target = target_text(rounds.targets)
+    if len(rounds.targets) > 1:
+        return [rounds.row, rounds.column, target, NONE, TARGETS_DIFFER, TARGETS_DIFFER]
+    reached = f"{len(rounds.values)} of {len(rounds.runs)}"
+    texts = [mean_and_deviation(c.values, c.metric.digits) for c in (rounds, seconds)]
+    texts[1] += f" {BUSY_MARK}" if seconds.busy and seconds.values else ""
+    return [rounds.row, rounds.column, target, reached, *texts]
+
+
+def _bars(collection: Collection, rounds: list[Cell]) -> list[Block]:
+    """Draw the rounds of every setting, a figure per target."""
+    styles, blocks = styles_for(collection.row_names()), []
+    figures: dict[tuple[str, float], dict[str, tuple[float, float]]] = {}
+    for cell in rounds:
+        if cell.values and cell.targets:
+            bar = mean(cell.values), deviation(cell.values) or 0.0
+            figures.setdefault((cell.column, cell.targets[0]), {})[cell.row] = bar
+    order = {column: place for place, column in enumerate(collection.column_names())}
+    for column, target in sorted(figures, key=lambda figure: (order[figure[0]], figure[1])):
+        reached_by = figures[column, target]
+        title = collection.tag(f"{column}: rounds to {target_text([target])}")
+        figure = drawing.bars(title, ROUNDS.unit, reached_by, styles)
+        alt = title + ": " + ", ".join(f"{n} {m:.1f}" for n, (m, _) in reached_by.items()) + "."
+        blocks.append(Picture(slug("rounds-to-target", column), alt, figure))
+    return [*blocks]
 
 
 def communication(collection: Collection) -> list[Block]:

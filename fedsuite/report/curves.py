@@ -9,6 +9,7 @@ from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
 from fedsuite.report import drawing
+from fedsuite.report.cells import busy_note
 from fedsuite.report.document import Block, Paragraph, Picture, slug
 from fedsuite.report.method_styles import styles_for
 from fedsuite.report.statistics import deviation, mean
@@ -24,8 +25,12 @@ def by_round(collection: Collection) -> list[Block]:
 def by_seconds(collection: Collection) -> list[Block]:
     """Draw accuracy by compute time for every setting."""
     blocks = _accuracy(collection, "seconds", METRICS["compute_seconds"].heading, seconds_so_far)
+    if not any(isinstance(block, Picture) for block in blocks):
+        return blocks
     note = "The compute time of a round is its slowest client's; points are means over seeds."
-    return [Paragraph(note), *blocks] if any(isinstance(b, Picture) for b in blocks) else blocks
+    busy = [run for run in collection.runs if run.busy]
+    some = f"{len(busy)} of {len(collection.runs)} runs"
+    return [Paragraph(" ".join(filter(None, [note, busy_note(busy, some)]))), *blocks]
 
 
 def _accuracy(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
+from fedsuite.report.cells import mean_and_deviation
 from fedsuite.report.diagnostic_figures import COUPLINGS, group, trained
 from fedsuite.report.document import ReportTable
-from fedsuite.report.results import mean_and_deviation, paper_cells
+from fedsuite.report.results import paper_cells
 from fedsuite.report.statistics import mean
 
 
@@ -101,7 +102,8 @@ def _table(
                 values = [numbers[name] for numbers in of_runs if name in numbers]
                 line.append(mean_and_deviation(values))
                 if column in in_paper:
-                    line += paper_cells(papers[name, column], mean(values) if values else None, 2)
+                    paper, ours = papers[name, column], mean(values) if values else None
+                    line += paper_cells(paper, ours, 2)
             lines.append(line)
     caption = f"{means.caption}; ± standard deviation over seeds."
     return ReportTable(headings, lines, collection.tag(caption), means.title)

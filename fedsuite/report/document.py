@@ -48,7 +48,7 @@ class ReportTable:
 
 def _is_number(cell: str) -> bool:
     """Return whether a cell has a number, or marks a missing one."""
-    missing = cell in ("", "–") or cell.startswith(("none of", "nan"))
+    missing = cell in ("", "–") or cell.startswith(("none of", "targets differ", "nan"))
     return missing or cell.lstrip("+-")[:1].isdigit()
 
 

@@ -6,10 +6,19 @@ from fedsuite.metrics import METRICS
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
 from fedsuite.report import drawing
-from fedsuite.report.document import Block, Paragraph, Picture, slug
+from fedsuite.report.cells import cells, mean_and_deviation
+from fedsuite.report.document import Block, Paragraph, Picture, ReportTable, slug
 from fedsuite.report.method_styles import styles_for
 
 SCORE = METRICS["personal_accuracy"]
+SUMMARIES = {
+    "personal_accuracy": "last round",
+    "mean_last5_personal_accuracy": "mean of the last 5 rounds",
+    "best_personal_accuracy": "best round",
+    "personal_mean": "mean of clients",
+    "personal_worst": "worst client",
+    "personal_best": "best client",
+}
 
 
 def per_client(collection: Collection) -> list[Block]:
@@ -31,7 +40,25 @@ def per_client(collection: Collection) -> list[Block]:
     if not blocks:
         return [Paragraph("No run has accuracies per client. Set personal-eval=on to record them.")]
     note = "Boxes show quartiles over all clients and seeds, whiskers minimum and maximum."
-    return [Paragraph(note), *blocks]
+    return [*_table(collection), Paragraph(note), *blocks]
+
+
+def _table(collection: Collection) -> list[ReportTable]:
+    """Return personal accuracies of finished runs: at the end, over rounds and over clients."""
+    columns = [cells(collection, name) for name in SUMMARIES]
+    lines = [
+        [row[0].row, row[0].column, *(mean_and_deviation(cell.values) for cell in row)]
+        for row in zip(*columns, strict=True)
+        if row[0].values
+    ]
+    if not lines:
+        return []
+    caption = (
+        "Accuracy on clients' own test samples (%), mean ± standard deviation over seeds. The "
+        "first three are over all clients' samples; the best round is chosen by the number it "
+        "reports, so it flatters."
+    )
+    return [ReportTable([collection.rows, "setting", *SUMMARIES.values()], lines, caption)]
 
 
 def last_scores(run: Run) -> list[float]:

@@ -5,61 +5,44 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isnan
+from dataclasses import replace
 from typing import Any
 
-from fedsuite.metrics import LOWER, SUMMARY_METRICS, TO_TARGET, Metric, find_metric
+from fedsuite.metrics import SUMMARY_METRICS, TO_TARGET, find_metric
 from fedsuite.records.collection import Collection, PaperNumber
+from fedsuite.report.best import BEST, TIE, TIE_MARK, explain, marks
+from fedsuite.report.cells import (
+    BUSY_MARK,
+    CPU_SHARE,
+    NONE,
+    TARGET,
+    TARGETS_DIFFER,
+    Cell,
+    busy_note,
+    cells,
+    mean_and_deviation,
+    target_text,
+    targets_differ,
+)
 from fedsuite.report.document import Block, Bold, Paragraph, ReportTable
-from fedsuite.report.statistics import deviation, mean
+from fedsuite.report.statistics import deviation
 
-NONE = "–"
 RUN_FIELDS = ("state", *(metric.name for metric in SUMMARY_METRICS))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method in one setting: its value for each finished seed that has one."""
-
-    row: str
-    column: str
-    values: Sequence[float]
-    runs: int
-    labels: Mapping[str, Any]
-    paper: PaperNumber | None
-    metric: Metric
-
-    @property
-    def mean(self) -> float | None:
-        """Mean over seeds."""
-        return mean(self.values) if self.values else None
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the paper's."""
-        return None if self.mean is None or self.paper is None else self.mean - self.paper.value
-
-
-def cells(collection: Collection, metric: str = "") -> list[Cell]:
-    """Return every cell of the table, by rows."""
-    metric = metric or collection.metric
-    found = []
-    for row in collection.row_names():
-        for column, labels in collection.column_labels().items():
-            runs = [run for run in collection.usable(row, column) if run.done]
-            values = [v for run in runs if (v := run.value(metric)) is not None]
-            paper = collection.paper_number(metric, labels | {collection.rows: row})
-            found.append(Cell(row, column, values, len(runs), labels, paper, find_metric(metric)))
-    return found
-
-
-def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:
-    """Write a mean and its deviation."""
-    if not values:
-        return NONE
-    text, sd = f"{mean(values):.{digits}f}", deviation(values)
-    return text if sd is None else f"{text} ± {sd:.{digits}f}"
+CSV_FIELDS = (
+    "metric",
+    "scale",
+    "seeds",
+    "mean",
+    "std",
+    "mark",
+    "target",
+    "cpu_share",
+    "paper",
+    "paper_std",
+    "paper_target",
+    "difference",
+    "source",
+)
 
 
 def results_tables(collection: Collection) -> list[Block]:
@@ -87,43 +70,58 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
     columns, rows = collection.column_names(), collection.row_names()
     in_paper = {cell.column for cell in table if cell.paper}
     by_place = {(cell.row, cell.column): cell for cell in table}
+    marked = marks_by_column(table, better)
     headings = [collection.rows]
     for column in columns:
-        headings += [column, *(["paper", "difference"] if column in in_paper else [])]
-    best = {column: _best(better, [c for c in table if c.column == column]) for column in columns}
+        here = [cell for cell in table if cell.column == column]
+        headings += [_heading(here), *(["paper", "difference"] if column in in_paper else [])]
     most = max(len(cell.values) for cell in table)
     lines = []
     for row in rows:
         line = [row]
         for column in columns:
             cell = by_place[row, column]
-            text = _our_cell(cell, most)
-            is_best = len(rows) > 1 and cell.values and cell.mean == best[column]
-            line.append(Bold(text) if is_best else text)
+            line.append(_our_cell(cell, most, marked[column].get(row, "")))
             if column in in_paper:
-                line += paper_cells(cell.paper, cell.mean, cell.metric.digits)
+                ours = cell.mean if cell.has_papers_target else None
+                number, difference = paper_cells(cell.paper, ours, cell.metric.digits)
+                line += [number + _papers_target(cell), difference]
         lines.append(line)
     heading = find_metric(metric).heading
     title = heading[:1].upper() + heading[1:]
-    return ReportTable(headings, lines, _caption(collection, table, better), title)
+    return ReportTable(headings, lines, _caption(collection, table, better, marked), title)
 
 
-def _best(better: str, column: Sequence[Cell]) -> float | None:
-    means = [cell.mean for cell in column if cell.mean is not None and not isnan(cell.mean)]
-    return (min if better == LOWER else max)(means, default=None)
+def marks_by_column(table: Sequence[Cell], better: str) -> dict[str, dict[str, str]]:
+    """Return for every column which rows are best or tie."""
+    columns = dict.fromkeys(cell.column for cell in table)
+    return {name: marks([c for c in table if c.column == name], better) for name in columns}
 
 
-def _our_cell(cell: Cell, most: int) -> str:
+def _heading(column: Sequence[Cell]) -> str:
+    """Name a column, with the target that its numbers depend on."""
+    targets = sorted({target for cell in column for target in cell.targets})
+    if not targets:
+        return column[0].column
+    word = "target" if len(targets) == 1 else "targets"
+    return f"{column[0].column}, {word} {target_text(targets)}"
+
+
+def _our_cell(cell: Cell, most: int, mark: str) -> str:
+    runs = len(cell.runs)
     if not cell.values:
-        missed = cell.runs and cell.metric in TO_TARGET
-        return f"none of {cell.runs}" if missed else NONE
-    few = len(cell.values) < most or len(cell.values) < cell.runs
+        if len(cell.targets) > 1:
+            return TARGETS_DIFFER
+        return f"none of {runs}" if cell.missed else NONE
+    few = len(cell.values) < most or len(cell.values) < runs
     text = mean_and_deviation(cell.values, cell.metric.digits)
-    return text + (f" ({len(cell.values)} of {max(cell.runs, most)})" if few else "")
+    text += f" ({len(cell.values)} of {max(runs, most)})" if few else ""
+    text += (f" {BUSY_MARK}" if cell.busy else "") + (f" {TIE_MARK}" if mark == TIE else "")
+    return Bold(text) if mark == BEST else text
 
 
 def paper_cells(paper: PaperNumber | None, ours: float | None, digits: int) -> list[str]:
-    """Write a paper's number, and ours minus the paper's."""
+    """Write a paper's number, and ours minus the paper's; ``ours`` is None if not comparable."""
     if paper is None:
         return [NONE, NONE]
     std = f" ± {paper.std:.{digits}f}" if paper.std is not None else ""
@@ -131,43 +129,78 @@ def paper_cells(paper: PaperNumber | None, ours: float | None, digits: int) -> l
     return [f"{paper.value:.{digits}f}{std}", difference]
 
 
-def _caption(collection: Collection, table: Sequence[Cell], better: str) -> str:
+def _papers_target(cell: Cell) -> str:
+    """Return the target of the paper's number, where it is not ours."""
+    if cell.paper is None or cell.has_papers_target:
+        return ""
+    theirs = cell.paper.target
+    return f" (target {'not recorded' if theirs is None else target_text([theirs])})"
+
+
+def _caption(
+    collection: Collection,
+    table: Sequence[Cell],
+    better: str,
+    marked: Mapping[str, dict[str, str]],
+) -> str:
     most = max(len(cell.values) for cell in table)
     seeds = f"mean ± sample standard deviation over {most} seeds" if most > 1 else "one seed"
-    parts = [f"{table[0].metric.heading}, {seeds}; {better} is better, best in bold."]
-    if any(0 < len(c.values) < max(most, c.runs) for c in table):
+    parts = [f"{table[0].metric.heading}, {seeds}; {better} is better."]
+    if len(collection.row_names()) > 1:
+        parts.append(explain(list(marked.values()), most))
+    if any(0 < len(c.values) < max(most, len(c.runs)) for c in table):
         parts.append("“(1 of 2)” is the number of seeds in a cell.")
+    if any(cell.missed for cell in table):
+        parts.append("A method that missed the target with a seed is not compared.")
+    if targets_differ(table):
+        parts.append("Targets differ: numbers to different targets are not comparable.")
+    if table[0].metric.is_time:
+        parts.append(busy_note(run for cell in table for run in cell.runs))
     sources = dict.fromkeys(c.paper.source for c in table if c.paper and c.paper.source)
     if any(cell.paper for cell in table):
         parts.append(f"Paper: {'; '.join(sources)}. Difference: ours minus the paper's.")
+    if any(cell.paper and not cell.has_papers_target for cell in table):
+        parts.append("No difference is given where the paper's target is not ours.")
     if collection.small:
         parts.append("Small scale: not directly comparable with the paper.")
-    return " ".join(parts)
+    return " ".join(part for part in parts if part)
 
 
 def results_csv(collection: Collection) -> str:
-    """Return the tables as CSV, a line per cell."""
+    """Return the tables as CSV, a line per cell; shares and targets in per cent."""
     names = [collection.rows, *collection.columns]
-    head = [*names, "metric", "scale", "seeds", "mean", "std", "paper", "paper_std", "difference"]
-    lines: list[list[Any]] = [[*head, "source"]]
-    for cell in (c for m in (collection.metric, *collection.also) for c in cells(collection, m)):
-        labels = {**cell.labels, collection.rows: cell.row}
-        paper = cell.paper
-        lines.append(
-            [
-                *(labels.get(name, "") for name in names),
-                cell.metric.heading,
-                collection.scale,
-                len(cell.values),
-                _number(cell.mean),
-                _number(deviation(cell.values)),
-                _number(paper.value if paper else None),
-                _number(paper.std if paper else None),
-                _number(cell.difference),
-                paper.source if paper else "",
-            ]
-        )
+    lines: list[list[Any]] = [[*names, *CSV_FIELDS]]
+    ways = {collection.metric: collection.better, **collection.also}
+    for metric in dict.fromkeys((collection.metric, *collection.also)):
+        table = cells(collection, metric)
+        marked = marks_by_column(table, ways[metric])
+        for cell in table:
+            labels = {**cell.labels, collection.rows: cell.row}
+            mark = marked[cell.column].get(cell.row, "")
+            fields = _csv_fields(cell, mark) | {"scale": collection.scale}
+            lines.append([*(labels.get(n, "") for n in names), *(fields[f] for f in CSV_FIELDS)])
     return write_csv(lines)
+
+
+def _csv_fields(cell: Cell, mark: str) -> dict[str, Any]:
+    paper = cell.paper
+    shares = [run.cpu_share for run in cell.runs if run.cpu_share is not None]
+    least = CPU_SHARE.in_unit(min(shares)) if shares and cell.metric.is_time else None
+    to_target = paper.target if paper else None
+    return {
+        "metric": cell.metric.heading,
+        "seeds": len(cell.values),
+        "mean": _number(cell.mean),
+        "std": _number(deviation(cell.values)),
+        "mark": mark,
+        "target": " ".join(f"{TARGET.in_unit(target):g}" for target in cell.targets),
+        "cpu_share": _number(least),
+        "paper": _number(paper.value if paper else None),
+        "paper_std": _number(paper.std if paper else None),
+        "paper_target": "" if to_target is None else f"{TARGET.in_unit(to_target):g}",
+        "difference": _number(cell.difference),
+        "source": paper.source if paper else "",
+    }
 
 
 def runs_csv(collection: Collection) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 CONFIDENCE = 0.95
 
@@ -24,7 +25,10 @@ def deviation(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences and its confidence interval; None for a single pair."""
+    """A difference of means and its confidence interval, None if there is none.
+
+    ``pairs`` is how many paired values it is of; 0 if they are not paired.
+    """
 
     pairs: int
     mean: float
@@ -47,3 +51,30 @@ def paired_difference(differences: Sequence[float]) -> Difference:
     count = len(differences)
     half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * spread / math.sqrt(count)
     return Difference(count, centre, centre - half, centre + half)
+
+
+def unpaired_difference(ones: Sequence[float], others: Sequence[float]) -> Difference:
+    """Return the difference of two means and its 95 % interval, by Welch's t."""
+    centre = mean(ones) - mean(others)
+    spreads = deviation(ones), deviation(others)
+    if spreads[0] is None or spreads[1] is None:
+        return Difference(0, centre, None, None)
+    from scipy.stats import t
+
+    a, b = spreads[0] ** 2 / len(ones), spreads[1] ** 2 / len(others)
+    if a + b == 0.0:
+        return Difference(0, centre, centre, centre)
+    freedom = (a + b) ** 2 / (a**2 / (len(ones) - 1) + b**2 / (len(others) - 1))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(a + b)
+    return Difference(0, centre, centre - half, centre + half)
+
+
+def difference_of_means(ones: Mapping[Any, float], others: Mapping[Any, float]) -> Difference:
+    """Return how far apart two methods are, given values by seed.
+
+    Paired where two seeds or more are common, else unpaired.
+    """
+    common = [seed for seed in ones if seed in others]
+    if len(common) > 1:
+        return paired_difference([ones[seed] - others[seed] for seed in common])
+    return unpaired_difference(list(ones.values()), list(others.values()))

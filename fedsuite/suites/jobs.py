@@ -154,5 +154,6 @@ def _document(number: PaperNumber) -> dict[str, Any]:
         "labels": number.labels,
         "value": number.value,
         "std": number.std,
+        "target": number.target,
         "source": number.source,
     }

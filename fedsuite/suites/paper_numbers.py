@@ -28,7 +28,8 @@ def sources() -> list[str]:
 def _numbers(table: dict[str, Any]) -> list[PaperNumber]:
     found = []
     for row, cells in table["cells"].items():
-        for head, cell in zip(table["heads"], cells, strict=True):
+        targets = table.get("targets", [None] * len(table["heads"]))
+        for head, target, cell in zip(table["heads"], targets, cells, strict=True):
             if cell:
                 value, _, std = cell.partition(PLUS_MINUS)
                 number = PaperNumber(
@@ -37,6 +38,7 @@ def _numbers(table: dict[str, Any]) -> list[PaperNumber]:
                     labels={table["row"]: row, table["column"]: head, **table.get("labels", {})},
                     value=float(value),
                     std=float(std) if std else None,
+                    target=target,
                 )
                 found.append(number)
     return found

@@ -83,6 +83,9 @@ def _details(run: Run) -> list[tuple[str, str]]:
         worst = number("personal_worst")
         text = f"{number('personal_accuracy')}  (clients {spread}, worst {worst})"
         rows.append(("personal accuracy", text))
+    if has("mean_last5_personal_accuracy", "best_personal_accuracy"):
+        mean, best = number("mean_last5_personal_accuracy"), number("best_personal_accuracy")
+        rows.append(("over rounds", f"mean of the last 5 {mean}, best round {best}"))
     if has("target_accuracy", "rounds_to_target", "compute_seconds_to_target"):
         seconds = number("compute_seconds_to_target")
         rounds = counted(summary["rounds_to_target"], "round")
@@ -92,6 +95,9 @@ def _details(run: Run) -> list[tuple[str, str]]:
         computed = duration(summary["client_compute_seconds"])
         text = f"{duration(summary['wall_seconds'])}, clients' compute time {computed}"
         rows.append(("time", text))
+    if run.busy and run.cpu_share is not None:
+        text = f"clients had {100 * run.cpu_share:.0f} % of a core: compute time is too long"
+        rows.append(("busy machine", text))
     if has("upload_bytes", "download_bytes"):
         text = f"{size(summary['upload_bytes'])} up, {size(summary['download_bytes'])} down"
         rows.append(("communication", text))

@@ -21,8 +21,8 @@ from clients.state import check_states, list_states
 from fedsuite import registry
 from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
 from fedsuite.core import seeds
-from fedsuite.core.flat_model import FlatModel, best_device, to_numpy
-from fedsuite.core.protocol import RESULTS_ARE_IN
+from fedsuite.core.flat_model import FlatModel, best_device
+from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import ROUND_SCORES
 from fedsuite.nodes.contract import IDENTITIES
@@ -74,7 +74,9 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         record.finish(summarise(setup.config, record.history(), [], status, reason))
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
-    record.finish(summary | {"other_output_accuracy": loop.other_output_accuracy()})
+    others = loop.other_output_accuracy()
+    outputs = {"other_output_accuracy": others, "saved_models": loop.saved_models}
+    record.finish(summary | outputs)
     return folder.path
 
 
@@ -144,6 +146,7 @@ class TrainingLoop:
         self.strategy.buffers = self.model.buffer_vector()
         self.round = 0
         self.empty_rounds = 0
+        self.saved_models: int | None = None
         self.accuracies = [r["accuracy"] for r in record.history() if "accuracy" in r]
         self.is_new = checkpoint is None
         if checkpoint is not None:
@@ -169,7 +172,10 @@ class TrainingLoop:
             self.round += 1
             self._one_round()
         if self.strategy.shares_model:
-            self.record.save_model(self._named_tensors())
+            self.model.load(self.strategy.result(), self.strategy.buffers)
+            self.record.save_model(self.model.named_tensors())
+        if self.algorithm.client.personal:
+            self._save_client_models()
         return status
 
     def other_output_accuracy(self) -> dict[str, float] | None:
@@ -194,6 +200,15 @@ class TrainingLoop:
         if questions:
             strategy.aggregate_evaluate(self.round, self._exchange(questions))
         self._close_round(strategy.round_record, started)
+
+    def _save_client_models(self) -> None:
+        """Ask every client that is here to save the model it is scored with."""
+        request = ConfigRecord({SAVE_MODEL: True})
+        questions = self.strategy.configure_evaluate(
+            self.round, self.strategy.arrays(), request, self.grid
+        )
+        saved = self.strategy.collect_saved(self._exchange(questions))
+        self.saved_models = len(saved)
 
     def _meet_new_clients(self) -> None:
         """Wait until enough nodes are there; take in clients that came later."""
@@ -301,10 +316,6 @@ class TrainingLoop:
             probe=self.evaluation.probe if config.probe_per_class else None,
             shapes=self.model.shapes,
         )
-
-    def _named_tensors(self) -> dict[str, Any]:
-        self.model.load(self.strategy.result(), self.strategy.buffers)
-        return {name: to_numpy(t) for name, t in self.model.module.state_dict().items()}
 
 
 def _describe(row: dict[str, Any], rounds: int) -> str:

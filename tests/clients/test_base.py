@@ -96,7 +96,7 @@ def test_vectors_must_be_as_many_as_their_names(tmp_path: Path) -> None:
 def test_what_is_received_has_names(tmp_path: Path) -> None:
     context = place(tmp_path, Training(local_steps=1))
     config = {"lr": 0.5, "alpha": 1, "peer-ids": [2, 3]}
-    received = FedAvgClient(context).receive([np.ones(2, np.float32)], config)
+    received = FedAvgClient(context).receive(("model",), [np.ones(2, np.float32)], config)
     assert received["model"].tolist() == [1, 1] and "model" in received and "cloud" not in received
     assert (received.lr, received.number("alpha")) == (0.5, 1.0)
     assert received.integers("peer-ids") == [2, 3]

@@ -31,9 +31,13 @@ def write_run(
     *,
     status: str = "finished",
     expelled: Sequence[int] = (),
+    cpu_share: float | None = 1.0,
     **settings: Any,
 ) -> Path:
-    """Record a run with these accuracies by round; without a status nobody finishes it."""
+    """Record a run with these accuracies by round; without a status nobody finishes it.
+
+    ``cpu_share`` is which share of a core its clients had; None: it was not recorded.
+    """
     values = {"num-clients": 4, "num-rounds": len(accuracies) - 1, "model": "mlp", "algo": algo}
     given = {key.replace("_", "-"): value for key, value in settings.items()}
     config = parse(values | {"results-dir": str(folder), "run-name": name} | given)
@@ -45,6 +49,7 @@ def write_run(
         if number:
             row |= {"clients": 4, "failed": 0, "compute_seconds": 0.25, "upload_bytes": 4000}
             row |= {"download_bytes": 8000, "client_compute_seconds": 0.9}
+            row |= {} if cpu_share is None else {"client_cpu_seconds": 0.9 * cpu_share}
             row |= {"personal_accuracy": accuracy, "personal_mean": 0.85 * accuracy}
             row |= {"personal_std": 0.1, "personal_worst": 0.7 * accuracy}
             row |= {"reliability_coupling": 0.1, "contribution_coupling": 0.2}

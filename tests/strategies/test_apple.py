@@ -59,9 +59,3 @@ def test_cores_survive() -> None:
     again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
     assert np.array_equal(again.broadcast()["cores"], strategy.broadcast()["cores"])
     assert again.known.tolist() == [True, False, True]
-
-
-def test_no_core_travels_to_a_client_that_scores_itself() -> None:
-    strategy = server()
-    strategy.training_round = 0
-    assert strategy.broadcast()["cores"].shape == (0, 2)

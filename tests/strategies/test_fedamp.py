@@ -149,13 +149,6 @@ def test_who_stays_away_is_remembered_and_state_survives() -> None:
     )
 
 
-def test_nothing_travels_to_a_client_that_scores_itself() -> None:
-    strategy = server()
-    strategy.aggregate(received([[0, 0], [4, 0]], [0, 2]))
-    strategy.training_round = 0
-    assert strategy.instruction(0).arrays["cloud"].size == 0
-
-
 def test_cosine_attention_by_hand() -> None:
     """(2, 0), (0, 3), (1, 1): cosines 0, 1/sqrt 2 and 1/sqrt 2; lengths do not matter.
 

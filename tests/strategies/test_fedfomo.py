@@ -126,11 +126,3 @@ def test_instructions_differ_by_seed_round_and_client_only_by_lot() -> None:
             assert key == [tuple(strategy.instruction(c).config["peer-ids"]) for c in range(9)]
             seen[seed, number] = tuple(key)
     assert len(set(seen.values())) == 4
-
-
-def test_nothing_travels_to_a_client_that_scores_itself() -> None:
-    strategy = server()
-    strategy.known[:] = True
-    strategy.training_round = 0
-    one = strategy.instruction(0)
-    assert one.config["peer-ids"] == [] and one.arrays["peers"].shape == (0, 2)

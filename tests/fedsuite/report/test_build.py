@@ -39,6 +39,7 @@ def test_the_table_by_hand(report: Path) -> None:
     assert "| taco | 63.00 ± 1.41 | 60.00 ± 0.50 | +3.00 |" in text
     assert "| fedadw | **78.00 ± 1.41** | – | – |" in text
     assert text.count("**78.00") == 1 and "Paper: Paper, Table I." in text
+    assert "Bold: apart from every other method." in text
     rows = {row["algo"]: row for row in csv.DictReader((report / "results.csv").open())}
     assert rows["taco"]["mean"] == "63.0000" and rows["taco"]["difference"] == "3.0000"
     assert rows["taco"]["dataset"] == "digits" and rows["taco"]["seeds"] == "2"
@@ -53,13 +54,16 @@ def test_further_metrics_stand_beside_their_own_numbers(suite: Path, tmp_path: P
     manifest = json.loads((tmp_path / "suite" / "suite.json").read_text())
     place = {"algo": "taco", "dataset": "digits"}
     number = {"metric": "rounds_to_target", "labels": place, "value": 3.5, "source": "Table V"}
+    number["target"] = 0.6
     manifest |= {"also": [{"metric": "rounds_to_target", "better": "lower"}], "note": "Mind it."}
     manifest["paper_also"] = [number]
     (tmp_path / "suite" / "suite.json").write_text(json.dumps(manifest))
     make_report(str(tmp_path / "suite"), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "| taco | **2.0 ± 0.0** | 3.5 | -1.5 |" in text and "| fedavg | none of 2 |" in text
-    assert "lower is better, best in bold. Paper: Table V." in text and "\n\nMind it.\n" in text
+    assert "| taco | 2.0 ± 0.0 ≈ | 3.5 | -1.5 |" in text and "| fedavg | none of 2 |" in text
+    assert "| algo | digits, target 60 % | paper | difference |" in text
+    assert "lower is better. ≈: the best, or not apart from it." in text
+    assert "Paper: Table V." in text and "\n\nMind it.\n" in text
     assert "| taco | 63.00 ± 1.41 | 60.00 ± 0.50 | +3.00 |" in text
     rows = list(csv.DictReader((tmp_path / "out" / "results.csv").open()))
     taco = {row["metric"]: row for row in rows if row["algo"] == "taco"}
@@ -206,7 +210,7 @@ def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     states = "1 broken, 1 empty, 1 failed, 1 finished, 1 not finished, 1 running"
     assert f"6 runs: {states}." in text and f"0 of {live.num_rounds} rounds" in text
     assert "no room left" in text and "the folder is empty" in text and "not valid JSON" in text
-    assert "| fedavg | **50.00** |" in text and "| taco | – |" in text
+    assert "| fedavg | 50.00 |" in text and "| taco | – |" in text
     assert "taco (not finished)" in (tmp_path / "out" / "index.html").read_text()
 
 

@@ -33,9 +33,13 @@ def test_words() -> None:
     assert "nothing to pair" in verdict(None)
     assert "run more seeds" in verdict(paired_difference([1.0]))
     assert "may be noise" in verdict(paired_difference([1.0, -1.0]))
-    assert verdict(paired_difference([0.0, 0.0])) == "the same"
-    assert verdict(paired_difference([2.0, 2.1, 2.2])) == "better, beyond noise"
-    assert verdict(paired_difference([2.0, 2.1, 2.2]), "lower") == "worse, beyond noise"
+    assert "may be noise" in verdict(paired_difference([1.0, 2.0, 3.0])), "2 ± 2.48"
+    assert verdict(paired_difference([2.0, 2.1]), "") == "higher: the interval excludes zero"
+    assert verdict(paired_difference([0.0, 0.0])) == "the same in all 2 common seeds"
+    assert verdict(paired_difference([2.0, 2.1, 2.2])) == "better: the interval excludes zero"
+    assert (
+        verdict(paired_difference([2.0, 2.1, 2.2]), "lower") == "worse: the interval excludes zero"
+    )
 
 
 @pytest.fixture
@@ -69,7 +73,9 @@ def test_the_command(
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["compare", str(runs)]) == 0
     out = capsys.readouterr().out
-    assert "better, beyond noise" in out and "+12.00" in out and "left out: bad" in out
+    assert (
+        "better: the interval excludes zero" in out and "+12.00" in out and "left out: bad" in out
+    )
     assert "accuracy (%) by round" in out
 
 
@@ -77,7 +83,7 @@ def test_less_is_better_for_losses(runs: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
     compare([str(runs)], "runs", console, metric="final_loss", against="taco")
     text = console.export_text()
-    assert "difference from taco" in text and "worse, beyond noise" in text
+    assert "difference from taco" in text and "worse: the interval excludes zero" in text
 
 
 def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_a_suite_keeps_its_labels_and_its_metric(tmp_path: Path) -> None:
         and "difference from plain" in text
         and "smoothness (points)" in text
     )
-    assert "better, beyond noise" in text and "-2.00" in text
+    assert "better: the interval excludes zero" in text and "-2.00" in text
 
 
 def test_seeds_in_common_are_counted(tmp_path: Path) -> None:
