@@ -6,7 +6,15 @@ import math
 
 import numpy as np
 
-from fedsuite.core.vector import cosines, last_layer, mean_row, norms, sample_weights, weighted_sum
+from fedsuite.core.vector import (
+    cosines,
+    last_layer,
+    mean_row,
+    norms,
+    sample_weights,
+    slices,
+    weighted_sum,
+)
 
 
 def test_weighted_sum_by_hand() -> None:
@@ -35,3 +43,33 @@ def test_a_thousand_small_numbers_are_not_lost_beside_a_large_one() -> None:
 def test_the_last_layers_parts_by_hand() -> None:
     shapes = {"body.weight": (2, 3), "fc.weight": (2, 2), "fc.bias": (2,)}
     assert last_layer(shapes) == {"fc.weight": slice(6, 10), "fc.bias": slice(10, 12)}
+
+
+def test_cosines_by_hand_and_within_one() -> None:
+    """(3,4)·(4,3) / 25 = 0.96; opposite is -1; nothing against something, and the reverse, is 0."""
+    rows = np.array([[3, 4], [-8, -6], [0, 0]], np.float32)
+    assert cosines(rows, np.array([4, 3], np.float32)).tolist() == [24 / 25, -1, 0]
+    assert cosines(rows, np.zeros(2, np.float32)).tolist() == [0, 0, 0]
+    many = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
+    assert max(abs(cosines(many, row)).max() for row in many) <= 1.0
+
+
+def test_the_mean_of_rows_is_plain_and_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24, and the mean of the second column would be 2^23."""
+    rows = np.array([[2, 2**24], [4, 1]], np.float32)
+    assert mean_row(rows).tolist() == [3, (2**24 + 1) / 2]
+
+
+def test_parts_lie_end_to_end() -> None:
+    assert slices({"a": 2, "b": 0, "c": 3}) == {
+        "a": slice(0, 2),
+        "b": slice(2, 2),
+        "c": slice(2, 5),
+    }
+    assert slices({}) == {}
+
+
+def test_the_last_layer_is_that_of_the_last_parameter_alone() -> None:
+    """5x4 + 5 = 25 numbers come first; "head.0" is not part of "head.1"."""
+    shapes = {"head.0.weight": (5, 4), "head.0.bias": (5,), "head.1.weight": (3, 5)}
+    assert last_layer(shapes) == {"head.1.weight": slice(25, 40)}
