@@ -2,8 +2,8 @@
 
 Left out, because nothing or nearly nothing can notice a change there: annotations, decorators,
 f-strings, what a ``raise`` or a logging call is given, ``__repr__`` and ``__str__``, blocks for
-type checkers, keywords that only guard (``strict=``, ``encoding=`` ...), and waiting times
-(names that end in ``SECONDS``). Strings are never changed.
+type checkers, keywords that only guard (``strict=``, ``encoding=``, the ``dtype=`` that ``asarray``
+makes sure of ...), and waiting times (names that end in ``SECONDS``). Strings are never changed.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class _Finder:
         parts: list[Node] = sorted([*node.args, *node.keywords], key=self._span)
         spans = [self._span(part) for part in parts]
         for index, part in enumerate(parts):
-            if isinstance(part, ast.keyword) and part.arg not in GUARDS:
+            if isinstance(part, ast.keyword) and not _is_guard(part.arg, name):
                 start, end = spans[index]
                 if index:
                     start = spans[index - 1][1]
@@ -274,6 +274,11 @@ def _is_unseen(node: ast.AST) -> bool:
         case ast.Call():
             return _name(node.func) in ("cast", "TypeVar", "getLogger")
     return False
+
+
+def _is_guard(keyword: str | None, function: str) -> bool:
+    """Return whether a keyword only guards against input that is not as it should be."""
+    return keyword in GUARDS or (keyword == "dtype" and function in ("asarray", "array"))
 
 
 def _own_lines(statement: ast.stmt) -> tuple[int, int]:
