@@ -16,11 +16,12 @@ from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable
 
-from fedsuite.core.messages import Result, pack, write_results
+from fedsuite.core.messages import Result, pack, write_arrays, write_results
 from fedsuite.core.settings import UserError
 
 KEYS = ("dp-clipping-norm", "dp-epsilon", "dp-delta")
 UPDATE = ["update"]
+NEXT_TO_NOTHING = 1e-18  # the least whose square is a float32 above zero, roughly
 
 
 def read_privacy(node_config: Mapping[str, Any]) -> LocalDpMod | None:
@@ -61,6 +62,9 @@ def local_privacy(message: Message, context: Context, call_next: ClientAppCallab
         client = int(name.partition(".")[2])
         reply.content = write_results([Result(client, error=reason)])
         return reply
-    nothing = np.zeros_like(record["update"].numpy())
+    update = record["update"].numpy()
+    if not update.any():  # LocalDpMod divides by the norm
+        reply.content[name] = write_arrays({"update": np.full_like(update, NEXT_TO_NOTHING)})
+    nothing = np.zeros_like(update)
     message.content = RecordDict({"shared": ArrayRecord({"update": pack(nothing)})})
     return guard(message, context, lambda _message, _context: reply)

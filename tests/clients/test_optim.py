@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clients.optim import SGD, make_optimizer
+from clients.optim import SGD, Adam, make_optimizer
 
 
 def test_sgd_with_momentum_and_decay_by_hand() -> None:
@@ -46,3 +46,55 @@ def test_ten_steps_agree_with_pytorch(name: str, options: dict[str, float]) -> N
         grads.copy_(2 * (ours - target))
         optimizer.step(0.05)
     torch.testing.assert_close(ours, theirs.detach())
+
+
+def test_adam_by_hand() -> None:
+    """Gradients 2 and 1. m: 0.2, 0.28; v: 0.004, 0.004996; over 0.1, 0.19 and 0.001, 0.001999.
+
+    First step: 2 / (2 + 1e-8), so w = 1 - 0.1. Second: (0.28 / 0.19) / sqrt(0.004996 / 0.001999).
+    """
+    w, g = torch.tensor([1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64)
+    adam = Adam(w, g)
+    adam.step(0.1)
+    assert w.item() == pytest.approx(1 - 0.1 * 2 / (2 + 1e-8), abs=1e-12)
+    g.fill_(1.0)
+    adam.step(0.1)
+    second = (0.28 / 0.19) / ((0.004996 / 0.001999) ** 0.5 + 1e-8)
+    assert w.item() == pytest.approx(0.9 - 0.1 * second, abs=1e-8)
+
+
+def test_adam_divides_by_no_zero() -> None:
+    """A gradient of 1e-8 is as large as epsilon: the first step is half the rate."""
+    w, g = torch.zeros(2, dtype=torch.float64), torch.tensor([1e-8, 0.0], dtype=torch.float64)
+    Adam(w, g).step(1.0)
+    assert w.tolist() == pytest.approx([-0.5, 0.0])
+
+
+def test_decay_is_added_to_the_gradient_before_adams_moments() -> None:
+    """With w = 4, g = 0, decay 1/2: the gradient is 2, so the first step is the rate."""
+    w, g = torch.tensor([4.0]), torch.tensor([0.0])
+    Adam(w, g, weight_decay=0.5).step(0.25)
+    assert (w.item(), g.item()) == (pytest.approx(3.75), 2.0)
+
+
+def test_without_momentum_there_is_no_velocity_and_the_gradient_stays() -> None:
+    w, g = torch.tensor([1.0]), torch.tensor([2.0])
+    sgd = SGD(w, g)
+    sgd.step(0.5)
+    assert (w.item(), g.item(), sgd.velocity) == (0.0, 2.0, None)
+
+
+def test_the_velocity_is_a_copy_of_the_first_gradient() -> None:
+    w, g = torch.tensor([0.0]), torch.tensor([1.0])
+    sgd = SGD(w, g, momentum=0.5)
+    sgd.step(1.0)
+    g.fill_(4.0)
+    sgd.step(1.0)  # velocity 0.5 * 1 + 4
+    assert w.item() == -1.0 - 4.5
+
+
+def test_an_optimiser_is_made_by_name() -> None:
+    w, g = torch.zeros(1), torch.zeros(1)
+    adam, sgd = make_optimizer("adam", w, g, 0.9, 0.1), make_optimizer("sgd", w, g, 0.9, 0.1)
+    assert isinstance(adam, Adam) and adam.weight_decay == 0.1
+    assert isinstance(sgd, SGD) and (sgd.momentum, sgd.weight_decay) == (0.9, 0.1)

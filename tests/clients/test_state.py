@@ -96,3 +96,32 @@ def test_a_state_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
     (tmp_path / "000003").mkdir()
     save_file({"x": np.array([5.0], np.float32)}, tmp_path / "000003" / "000001.safetensors")
     assert read(tmp_path, 2) == 5.0
+
+
+def test_an_update_keeps_the_other_entries_of_the_round(tmp_path: Path) -> None:
+    """Entries of the round before stay too, unless this round replaced them."""
+    ClientState(tmp_path, 3, 1, 0).save({"x": np.ones(1), "y": np.zeros(2)})
+    now = ClientState(tmp_path, 3, 2, 0)
+    now.update({"x": np.full(1, 5.0)})
+    now.update({"z": np.full(1, 6.0)})
+    after = {name: array.tolist() for name, array in now.load(after_round=True).items()}
+    assert after == {"x": [5.0], "y": [0.0, 0.0], "z": [6.0]}
+    assert set(now.load()) == {"x", "y"}
+
+
+def test_the_newest_durable_state_stays_whatever_the_checkpoint(tmp_path: Path) -> None:
+    """With the checkpoint at 4, a resume reads the newest up to 4: 2. Round 1 can go."""
+    for number in (1, 2):
+        write(tmp_path, number, float(number))
+    write(tmp_path, 6, 6.0, checkpoint=4)
+    assert sorted(int(p.stem) for p in (tmp_path / "000003").iterdir()) == [2, 6]
+    write(tmp_path, 6, 6.5, checkpoint=6)
+    assert sorted(int(p.stem) for p in (tmp_path / "000003").iterdir()) == [2, 6]
+    assert read(tmp_path, 6) == 2.0 and read(tmp_path, 7) == 6.5
+
+
+def test_views_and_transposed_arrays_are_kept_as_they_look(tmp_path: Path) -> None:
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    ClientState(tmp_path, 0, 1, 0).save({"m": matrix})
+    assert ClientState(tmp_path, 0, 2, 0).load()["m"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert [p.name for p in (tmp_path / "000000").iterdir()] == ["000001.safetensors"]

@@ -7,16 +7,23 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedsuite.core.files import (
+    LineReader,
     acquire,
+    create_private,
     is_locked,
+    json_line,
     locked,
+    read_document,
+    read_lines,
     read_toml,
     replacing,
     replacing_folder,
     write_atomically,
+    write_json,
 )
 from fedsuite.core.settings import UserError
 
@@ -93,3 +100,69 @@ def test_toml_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"a = '\xff'")
     with pytest.raises(UserError, match="cannot be read"):
         read_toml(path)
+
+
+def test_numbers_of_numpy_are_written_as_pythons(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    write_json(path, {"a": np.float32(0.5), "b": np.int64(3), "c": [1]})
+    assert path.read_text() == '{\n  "a": 0.5,\n  "b": 3,\n  "c": [\n    1\n  ]\n}\n'
+    assert json_line({"a": np.float64(1.5)}) == '{"a": 1.5}\n'
+    with pytest.raises(TypeError, match="cannot write ndarray as JSON"):
+        json_line({"a": np.zeros(2)})
+    with pytest.raises(TypeError, match="cannot write set as JSON"):
+        json_line({"a": {1}})
+
+
+def test_a_document_is_empty_if_absent_and_named_if_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    assert read_document(path) == {}
+    path.write_text('{"a": 1}')
+    assert read_document(path) == {"a": 1}
+    path.write_text('{"a": ')
+    with pytest.raises(UserError, match=r"config\.json is not valid JSON; the file is damaged"):
+        read_document(path)
+
+
+def test_lines_are_read_once_and_only_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.jsonl"
+    reader = LineReader(path)
+    assert reader.new_lines() == [] == read_lines(path)
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    assert reader.new_lines() == [{"a": 1}, {"a": 2}]
+    assert reader.new_lines() == []
+    with path.open("a") as file:
+        file.write(': 3}\n{"a": 4}\n')
+    assert reader.new_lines() == [{"a": 3}, {"a": 4}]
+    assert read_lines(path) == [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]
+
+
+def test_a_private_file_is_created_once(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    create_private(path, b"first")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError):
+        create_private(path, b"second")
+    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_begun_by_a_process_that_died_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    (tmp_path / ".run.unfinished" / "half").mkdir(parents=True)
+    with replacing_folder(path) as unfinished:
+        assert not list(unfinished.iterdir()) and not path.exists()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_opened_is_not_locked(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "nothing")
+    (tmp_path / "free").touch()
+    assert not is_locked(tmp_path / "free")
+
+
+def test_a_busy_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    with locked(path):
+        began = time.monotonic()
+        with pytest.raises(UserError, match="taken"), locked(path, "taken", wait=0.2):
+            pass
+        assert 0.2 <= time.monotonic() - began < 5.0

@@ -78,3 +78,42 @@ def test_backward_is_pytorchs_own(engine: bool, monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         model.backward(nn.functional.cross_entropy(module(x), y))
         assert torch.equal(model.grads, torch.cat([part.reshape(-1) for part in plain]))
+
+
+def test_integer_buffers_stay_and_float_ones_lie_in_order() -> None:
+    """A batch norm has running mean 0, variance 1 and a counter; the counter is not sent."""
+    model = FlatModel(net())
+    assert model.buffer_vector().tolist() == [0, 0, 1, 1]
+    assert list(model.buffer_slices) == ["1.running_mean", "1.running_var"]
+    model.load(model.vector(), np.array([5, 6, 7, 8], np.float32))
+    assert model.module.get_buffer("1.running_mean").tolist() == [5, 6]
+    assert model.module.get_buffer("1.running_var").tolist() == [7, 8]
+    model.load(model.vector())
+    assert model.buffer_vector().tolist() == [5, 6, 7, 8]
+
+
+def test_buffers_of_the_wrong_length_are_refused_where_there_are_any() -> None:
+    with pytest.raises(ValueError, match="expected a vector"):
+        FlatModel(net()).load(FlatModel(net()).vector(), np.zeros(3, np.float32))
+    plain = FlatModel(nn.Linear(1, 1))
+    plain.load(np.array([2, 3], np.float32), np.zeros(7, np.float32))
+    assert plain.vector().tolist() == [2, 3] and plain.buffer_vector().shape == (0,)
+
+
+def test_vectors_are_copies_and_backward_starts_from_nothing() -> None:
+    model = FlatModel(nn.Linear(1, 1))
+    model.load(np.array([2, 3], np.float32))
+    before = model.vector()
+    model.weights.zero_()
+    assert before.tolist() == [2, 3]
+    model.grads.fill_(100.0)
+    model.backward(model.module(torch.tensor([[5.0]])).sum())
+    assert model.grads.tolist() == [5, 1]
+
+
+def test_a_read_only_vector_is_loaded_without_being_changed() -> None:
+    model, vector = FlatModel(nn.Linear(1, 1)), np.array([2, 3], np.float32)
+    vector.setflags(write=False)
+    model.load(vector)
+    model.weights.zero_()
+    assert vector.tolist() == [2, 3]

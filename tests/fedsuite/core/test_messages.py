@@ -122,3 +122,74 @@ def test_hostile_metrics_become_the_clients_error(metrics: dict[str, Any], word:
 def test_a_reply_with_foreign_records_is_read_calmly() -> None:
     content = RecordDict({"weird": ConfigRecord({"x": 1}), "a.b": ConfigRecord({"x": 1})})
     assert clients_in(content) == set()
+
+
+def reply(metrics: dict[str, Any]) -> RecordDict:
+    return RecordDict({"metrics.0": MetricRecord(metrics)})
+
+
+def test_limits_are_the_last_that_pass() -> None:
+    """256 metrics, names of 100 characters, the last 4000 characters of an error."""
+    assert read_result(reply({f"m{i}": 1.0 for i in range(256)}), 0).error == ""
+    assert "257 metrics" in read_result(reply({f"m{i}": 1.0 for i in range(257)}), 0).error
+    assert read_result(reply({"n" * 100: 1.0}), 0).metrics == {"n" * 100: 1.0}
+    assert "longer than 100" in read_result(reply({"n" * 101: 1.0}), 0).error
+    said = read_result(write_results([Result(0, error="x" + "y" * 3999 + "z")]), 0).error
+    assert said == "y" * 3999 + "z"
+
+
+def test_an_error_without_words_is_an_error() -> None:
+    content = RecordDict({"error.5": ConfigRecord({})})
+    assert read_result(content, 5) == Result(5, error="unknown error")
+
+
+def test_clients_are_told_by_whole_numbers_of_nine_digits() -> None:
+    names = ["metrics.7", "arrays.7", "error.999999999", "error.1000000000", "a.-3", "a.1.5", "b"]
+    content = RecordDict({name: ConfigRecord({"x": 1}) for name in names})
+    assert clients_in(content) == {7, 999999999}
+
+
+def test_a_result_without_vectors_has_only_its_numbers() -> None:
+    content = write_results([Result(1, {}, {"loss": 0.5}), Result(2, error="it broke")])
+    assert set(content) == {"metrics.1", "error.2"}
+    assert read_result(content, 1) == Result(1, {}, {"loss": 0.5})
+
+
+def test_a_message_has_records_only_for_what_differs() -> None:
+    shared = write_arrays({"model": np.ones(2, np.float32)})
+    content = write_instructions(shared, {"lr": 0.1}, {3: Instruction(params={"zeta": 1.0})})
+    assert set(content) == {"shared", "config", "params.3"}
+
+
+def test_a_clients_own_vector_replaces_the_shared_one() -> None:
+    shared = write_arrays({"model": np.ones(2, np.float32)})
+    own = Instruction({"model": np.array([3, 4], np.float32)})
+    back = read_instructions(write_instructions(shared, {}, {0: own, 1: Instruction()}))
+    assert back[0].arrays["model"].tolist() == [3, 4]
+    assert back[1].arrays["model"].tolist() == [1, 1]
+
+
+def test_arrays_of_several_axes_are_read_in_c_order_alone() -> None:
+    matrix = np.arange(6, dtype=np.float64).reshape(2, 3)
+    assert np.array_equal(unpack(pack(matrix)), matrix)
+    data = npy(matrix).replace(b"'fortran_order': False", b"'fortran_order': True ")
+    with pytest.raises(ProtocolError, match="C order"):
+        unpack(Array("float64", (2, 3), "numpy.ndarray", data))
+    flat = npy(np.arange(3, dtype=np.float32)).replace(b"_order': False", b"_order': True ")
+    assert unpack(Array("float32", (3,), "numpy.ndarray", flat)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("shape", [b"(-2, -3)", b"(-1, -6)"])
+def test_a_negative_shape_is_refused(shape: bytes) -> None:
+    data = npy(np.arange(6, dtype=np.float32).reshape(2, 3)).replace(b"(2, 3), }  ", shape + b", }")
+    with pytest.raises(ProtocolError):
+        unpack(Array("float32", (2, 3), "numpy.ndarray", data))
+
+
+@pytest.mark.parametrize("value", [True, "1", float("inf"), -float("inf")])
+def test_only_finite_numbers_are_metrics(value: Any) -> None:
+    from fedsuite.core.messages import _number
+
+    with pytest.raises(ProtocolError, match="metric 'loss' is"):
+        _number("loss", value)
+    assert _number("loss", 3) == 3

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from fedsuite.core.settings import UserError, build, defaults, setting, suggest
+from fedsuite.core.settings import (
+    UserError,
+    allowed,
+    build,
+    defaults,
+    kebab,
+    setting,
+    spell,
+    suggest,
+)
 
 
 @dataclass(frozen=True)
@@ -82,3 +92,84 @@ def test_a_wrong_value_is_named_by_the_key_that_was_written() -> None:
 
 def test_a_far_off_name_gets_choices_but_no_guess() -> None:
     assert suggest("zzz", ["b", "a"]) == "Choices: a, b."
+
+
+@dataclass(frozen=True)
+class Free:
+    """Settings without bounds."""
+
+    number: float = setting(0.0, "any number")
+    part: float = setting(0.5, "a part", low=0, high=1)
+    whole: int = setting(1, "any whole number")
+    text: str = setting("", "any text")
+
+
+def test_bounds_are_inclusive_but_above() -> None:
+    assert build(Sample, {"count": 1}).count == 1 and build(Sample, {"count": 9}).count == 9
+    assert build(Free, {"part": 0}).part == 0.0 and build(Free, {"part": "1"}).part == 1.0
+    assert build(Sample, {"rate-of": 1e-300}).rate_of == 1e-300
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_a_number_without_bounds_is_finite(value: str) -> None:
+    with pytest.raises(UserError) as caught:
+        build(Free, {"number": value})
+    assert str(caught.value) == f"invalid value '{value}' for number: it must be finite."
+    assert build(Free, {"number": -1e9}).number == -1e9
+
+
+def test_the_sentence_names_both_bounds() -> None:
+    with pytest.raises(UserError) as caught:
+        build(Free, {"part": 2})
+    assert str(caught.value) == "invalid value '2' for part: it must be at least 0 and at most 1."
+
+
+def test_whole_numbers_lose_nothing() -> None:
+    """2^60 + 1 is not a float: through one it would lose its last digit."""
+    large = 2**60 + 1
+    assert build(Free, {"whole": large}).whole == large
+    assert build(Free, {"whole": str(large)}).whole == large
+    converted = build(Free, {"whole": 4.0}).whole
+    assert converted == 4 and isinstance(converted, int)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"number": True}, "a number"),
+        ({"number": None}, "a number"),
+        ({"whole": "inf"}, "a whole number"),
+        ({"whole": 2.5}, "a whole number"),
+        ({"whole": "4.0"}, "a whole number"),
+    ],
+)
+def test_what_is_no_number_is_refused(values: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(UserError, match=f"it takes {wanted}\\.$"):
+        build(Free, values)
+
+
+def test_text_is_spelt_as_the_user_does_and_switches_in_any_case() -> None:
+    assert build(Free, {"text": True}).text == "true" and build(Free, {"text": 3}).text == "3"
+    assert build(Sample, {"on": "TRUE"}).on is True and build(Sample, {"on": "False"}).on is False
+    assert (spell(False), spell(1), spell("Yes")) == ("false", "1", "Yes")
+
+
+def test_allowed_values_in_a_few_words() -> None:
+    said = [allowed(field) for field in dataclasses.fields(Sample)]
+    assert said == ["integer >= 1, <= 9", "number > 0", "red, green", "true, false"]
+    assert [allowed(field) for field in dataclasses.fields(Free)] == [
+        "number", "number >= 0, <= 1", "integer", "text",
+    ]  # fmt: skip
+
+
+def test_names_are_spelt_with_dashes() -> None:
+    assert (kebab("num_clients"), kebab("lambda_"), kebab("lr")) == ("num-clients", "lambda", "lr")
+
+
+def test_a_guess_is_one_name_and_near_enough() -> None:
+    """SequenceMatcher: "abcd" and "abxx" share 2 of 4 letters on both sides, 2*2/8 = 0.5."""
+    assert suggest("abcd", ["abxx"]) == "Did you mean 'abxx'? Choices: abxx."
+    assert suggest("abcd", ["axxx"]) == "Choices: axxx."
+    assert suggest("near", ["neat", "nearby"], "x.") == (
+        "Did you mean 'x.nearby'? Choices: x.nearby, x.neat."
+    )

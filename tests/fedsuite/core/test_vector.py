@@ -13,6 +13,7 @@ from fedsuite.core.vector import (
     mean_row,
     norms,
     sample_weights,
+    slices,
     top_layers,
     weighted_sum,
 )
@@ -56,3 +57,33 @@ def test_layers_by_hand() -> None:
     first = {"scale.weight": (5,)} | shapes
     assert top_layers(first, 0) == {"conv": slice(0, 15), "fc": slice(15, 21)}
     assert top_layers({}, 2) == {}
+
+
+def test_cosines_by_hand_and_within_one() -> None:
+    """(3,4)·(4,3) / 25 = 0.96; opposite is -1; nothing against something, and the reverse, is 0."""
+    rows = np.array([[3, 4], [-8, -6], [0, 0]], np.float32)
+    assert cosines(rows, np.array([4, 3], np.float32)).tolist() == [24 / 25, -1, 0]
+    assert cosines(rows, np.zeros(2, np.float32)).tolist() == [0, 0, 0]
+    many = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
+    assert max(abs(cosines(many, row)).max() for row in many) <= 1.0
+
+
+def test_the_mean_of_rows_is_plain_and_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24, and the mean of the second column would be 2^23."""
+    rows = np.array([[2, 2**24], [4, 1]], np.float32)
+    assert mean_row(rows).tolist() == [3, (2**24 + 1) / 2]
+
+
+def test_parts_lie_end_to_end() -> None:
+    assert slices({"a": 2, "b": 0, "c": 3}) == {
+        "a": slice(0, 2),
+        "b": slice(2, 2),
+        "c": slice(2, 5),
+    }
+    assert slices({}) == {}
+
+
+def test_the_last_layer_is_that_of_the_last_parameter_alone() -> None:
+    """5x4 + 5 = 25 numbers come first; "head.0" is not part of "head.1"."""
+    shapes = {"head.0.weight": (5, 4), "head.0.bias": (5,), "head.1.weight": (3, 5)}
+    assert last_layer(shapes) == {"head.1.weight": slice(25, 40)}

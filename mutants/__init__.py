@@ -1,0 +1,1 @@
+"""Mutation testing: change one place of the code, and see whether a test notices."""

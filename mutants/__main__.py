@@ -1,0 +1,143 @@
+"""``make mutants``: change the code in one place at a time, and count the changes tests notice.
+
+The settings are in ``[tool.mutants]`` of ``pyproject.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants.forks import Forks, Job
+from mutants.operators import Mutant
+from mutants.sample import all_mutants, sample
+from mutants.trace import TestMap, trace
+
+HEADER = ("package", "mutants", "killed", "by time-out", "survived", "never executed", "killed %")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant, and the test that decided it."""
+
+    mutant: Mutant
+    outcome: str  # killed, timeout, survived, not executed
+    test: str = ""
+
+    @property
+    def is_killed(self) -> bool:
+        """A test noticed: it failed, or did not end."""
+        return self.outcome in ("killed", "timeout")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw mutants, run their tests, print verdicts and the shares."""
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("paths", nargs="*", help="only modules whose path starts like this")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
+    parser.add_argument("--count", type=int, default=200, help="of mutants (default: 200)")
+    parser.add_argument("--threshold", type=float, default=85.0, help="in percent (default: 85)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="side by side")
+    parser.add_argument("--root", type=Path, default=Path.cwd(), help="of the project")
+    arguments = parser.parse_args(argv)
+    root, started = arguments.root.resolve(), time.monotonic()
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["mutants"]
+    population = all_mutants(root, settings["packages"], arguments.paths)
+    drawn = sample(population, arguments.count, arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        forks = Forks(root, Path(folder), arguments.workers, settings["preload"])
+        forks.refuse_imported(settings["packages"])
+        tests = trace(root, forks, settings["packages"], settings["tests"])
+        for test in tests.failed:
+            print(f"fails without any mutant, and is left out: {test}", flush=True)
+        traced = time.monotonic()
+        verdicts = []
+        for verdict in judge(root, forks, drawn, tests):
+            print(describe(verdict, root), flush=True)
+            verdicts.append(verdict)
+    share = percent(verdicts)
+    print("\nSurvivors:\n")
+    for verdict in sorted(verdicts, key=lambda v: (v.mutant.path, v.mutant.line)):
+        if not verdict.is_killed:
+            print(describe(verdict, root))
+    print(f"\nSeed {arguments.seed}: {len(drawn)} of {len(population)} mutants.\n")
+    print(summary(verdicts, settings["packages"]))
+    minutes = (traced - started) / 60, (time.monotonic() - traced) / 60
+    print(f"\n{minutes[0]:.1f} minutes to map the tests, {minutes[1]:.1f} for the mutants.")
+    print(f"{share:.1f} % killed, {arguments.threshold:g} % wanted.")
+    return int(share < arguments.threshold)
+
+
+def judge(root: Path, forks: Forks, drawn: Sequence[Mutant], tests: TestMap) -> Iterator[Verdict]:
+    """Yield a verdict on each mutant, as they come."""
+    jobs = []
+    for mutant in drawn:
+        chosen = tests.tests_for(mutant)
+        if chosen:
+            jobs.append(mutation(root, mutant, chosen, tests))
+        else:
+            yield Verdict(mutant, "not executed")
+    for job, report in forks.run(jobs):
+        if report.get("timeout"):
+            yield Verdict(job.key, "timeout", report["current"])
+        elif report["failed"]:
+            yield Verdict(job.key, "killed", report["failed"][0])
+        else:
+            yield Verdict(job.key, "survived", f"{len(report['seconds'])} tests pass")
+
+
+def mutation(root: Path, mutant: Mutant, chosen: Sequence[str], tests: TestMap) -> Job:
+    """Return the job that writes a mutant, runs its tests and restores the module."""
+    path = root / mutant.path
+    source, status = path.read_text(encoding="utf-8"), path.stat()
+
+    def prepare(tree: Path) -> None:
+        (tree / mutant.path).write_text(mutant.apply(source), encoding="utf-8")
+
+    def restore(tree: Path) -> None:
+        (tree / mutant.path).write_text(source, encoding="utf-8")
+        os.utime(tree / mutant.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    return Job(mutant, chosen, tests.seconds, prepare, restore)
+
+
+def describe(verdict: Verdict, root: Path) -> str:
+    """Return a verdict with the mutant's changed lines."""
+    mutant = verdict.mutant
+    source = (root / mutant.path).read_text(encoding="utf-8")
+    lines = difflib.unified_diff(source.splitlines(), mutant.apply(source).splitlines(), n=0)
+    changed = [f"  {line}" for line in lines if line[:2] not in ("--", "++", "@@")]
+    title = f"{verdict.outcome:12} {mutant.path}:{mutant.line} ({mutant.kind}) {verdict.test}"
+    return "\n".join([title.rstrip(), *changed])
+
+
+def percent(verdicts: Sequence[Verdict]) -> float:
+    """Return the share of mutants that tests noticed; nothing to notice is all of it."""
+    killed = sum(verdict.is_killed for verdict in verdicts)
+    return 100.0 * killed / len(verdicts) if verdicts else 100.0
+
+
+def summary(verdicts: Sequence[Verdict], packages: Sequence[str]) -> str:
+    """Return the counts per package as a Markdown table."""
+    rows = []
+    for name in (*packages, ""):
+        own = [v for v in verdicts if v.mutant.path.startswith(name)]
+        count = Counter(verdict.outcome for verdict in own)
+        outcomes = ("killed", "timeout", "survived", "not executed")
+        numbers = [str(count[outcome]) for outcome in outcomes]
+        rows.append([name or "all", str(len(own)), *numbers, f"{percent(own):.1f}"])
+    rule = ["---", *["---:"] * (len(HEADER) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [list(HEADER), rule, *rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
