@@ -194,7 +194,7 @@ def test_settings_of_the_optimiser_reach_it(tmp_path: Path) -> None:
 
 def test_what_a_client_does_by_default() -> None:
     client = Client(context())
-    received = client.receive([np.zeros(4, np.float32)], {"lr": 1.0})
+    received = client.receive(client.receives, [np.zeros(4, np.float32)], {"lr": 1.0})
     assert client.inspect(received) == {} and client.outgoing() == ("update",)
     assert client.length("anything") == 4
     copied = client.tensor(received["model"])
