@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bowl import fit, place
@@ -52,7 +53,8 @@ def test_nothing_with_noise_is_nothing() -> None:
 
 
 def test_a_freeloader_of_taco_states_the_norm_of_what_it_sends(tmp_path: Path) -> None:
-    cls, settings = freeloading(TacoClient), {"params": TacoParams(), "alpha": 0.1}
+    cls = freeloading(TacoClient)
+    settings: dict[str, Any] = {"params": TacoParams(), "alpha": 0.1}
     fit(cls, place(tmp_path, TWO_STEPS, 1), [0, 0], [0, 0], **settings)
     (_,), _, metrics = fit(cls, place(tmp_path, TWO_STEPS, 2), [3, 4], [1, 1], **settings)
     assert metrics["norm"] == 5.0

@@ -33,8 +33,7 @@ def test_a_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_who_was_expelled_and_what_the_other_output_scores(tmp_path: Path) -> None:
-    settings = {"freeloaders": "1", "expelled": [1, 3]}
-    folder = write_run(tmp_path, "some", "taco", [0.1, 0.5], **settings)
+    folder = write_run(tmp_path, "some", "taco", [0.1, 0.5], expelled=[1, 3], freeloaders="1")
     summary = json.loads((folder / "summary.json").read_text())
     others = {"other_output_accuracy": {"z": 0.25}}
     (folder / "summary.json").write_text(json.dumps(summary | others))
