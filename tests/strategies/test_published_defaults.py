@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fedsuite import registry
 from fedsuite.core.settings import defaults
 
-PUBLISHED = {
+PUBLISHED: dict[str, dict[str, Any]] = {
     "fedprox": {"zeta": 0.1},
     "scaffold": {"coefficient": 1.0},
     "fedacg": {"lam": 0.85, "beta": 0.001},
