@@ -167,7 +167,7 @@ BLOCKS: dict[str, Block] = {
         {
             "fedbac": {"algo": "fedbac"},
             "printed": {"algo": "fedbac", "fedbac.floor": 0.0},
-            "current": {"algo": "fedbac", "fedbac.reference": "current"},
+            "current": {"algo": "fedbac", "fedbac.floor": 0.0, "fedbac.reference": "current"},
             "no-regulariser": {"algo": "fedbac", "fedbac.regularizer": "none"},
             "fedavg": {"algo": "fedavg"},
         },

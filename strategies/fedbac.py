@@ -3,9 +3,9 @@
 Clients are weighted by ``R_i C_i``: how far their update agrees with the server's momentum
 (section 3.2) and how steadily it has done so (3.3). The server's rules are those of section 3.5.
 
-As printed the method dies on its own experiment: with two classes per client one client can take
-nearly the whole step. ``floor`` keeps every client in the mean; ``reference = "current"`` compares
-with a momentum that this round has already fed.
+As printed the method does not learn on its own experiment: with two classes per client one client
+can take nearly the whole step. ``floor`` keeps every client in the mean; ``reference = "current"``
+compares with a momentum that this round has already fed.
 """
 
 from __future__ import annotations
