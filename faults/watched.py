@@ -79,7 +79,7 @@ class SimulatedRun(WatchedRun):
     settings = (f"num-clients={CLIENTS}",)
 
     def find_workers(self) -> list[psutil.Process]:
-        """Return the workers, which have all answered when the round before training is recorded."""
+        """Return the workers, which have all answered once the first line is recorded."""
         history = RunFolder(self.folder).history_file
         self.wait_until(lambda: bool(read_lines(history)), "the start of the run")
         found = []
