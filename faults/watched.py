@@ -79,10 +79,14 @@ class SimulatedRun(WatchedRun):
     settings = (f"num-clients={CLIENTS}",)
 
     def find_workers(self) -> list[psutil.Process]:
-        """Return the workers, as soon as there is a run they work for."""
-        self.wait_until(RunFolder(self.folder).history_file.exists, "the start of the run")
-        self.wait_until(lambda: bool(self._workers()), "the start of the workers")
-        return self._workers()
+        """Return the workers, which have all answered once the first line is recorded."""
+        history = RunFolder(self.folder).history_file
+        self.wait_until(lambda: bool(read_lines(history)), "the start of the run")
+        found = []
+        for member in self.commands[0].identity.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [member] if member.name().startswith(WORKER) else []
+        return found
 
     def resume_beside(self) -> None:
         """Resume the run while it is live; fail unless that is refused."""
@@ -91,10 +95,6 @@ class SimulatedRun(WatchedRun):
         said = self.log.read_text(errors="replace")
         if second.returncode != 2 or "still being written by another process" not in said:
             raise RuntimeError(f"the resume ended with status {second.returncode}:\n{said[-3000:]}")
-
-    def _workers(self) -> list[psutil.Process]:
-        family = self.commands[0].identity.family()
-        return [member for member in family if member.name().startswith(WORKER)]
 
 
 @contextlib.contextmanager

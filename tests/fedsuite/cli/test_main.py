@@ -129,7 +129,7 @@ def test_an_inline_run_leaves_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "helpers"))
-    say(capsys, "run", "faulty:SOME", *SMALL, "--engine", "inline", "--name", "odd")
+    say(capsys, "run", "faulty:SOME", *SMALL, "--engine", "inline", "--name", "odd", status=3)
     log = Path("runs/odd/run.log").read_text()
     assert "client 1 left out (train): RuntimeError: client 1 lost its disk" in log
     assert "round 2/2" in log
@@ -140,7 +140,8 @@ def test_a_round_that_keeps_the_model_says_so(
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "helpers"))
     words = ["run", "faulty:SOME", *SMALL, "min-train-clients=2", "--engine", "inline"]
-    assert "fewer than min-train-clients" in say(capsys, *words)
+    out = say(capsys, *words, status=1)
+    assert "round 1: 1 valid replies, fewer than min-train-clients = 2; the model" in out
 
 
 def test_a_results_folder_that_cannot_be_made_is_a_sentence(

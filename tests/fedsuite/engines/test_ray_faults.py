@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import processes
@@ -38,7 +39,11 @@ def end(process: Child) -> tuple[int, str]:
 
 
 def workers(process: Child) -> list[psutil.Process]:
-    return [p for p in process.identity.family() if p.name().startswith("ray::ClientApp")]
+    found = []
+    for member in process.identity.family():
+        with suppress(psutil.NoSuchProcess):
+            found += [member] if member.name().startswith("ray::ClientApp") else []
+    return found
 
 
 def model(folder: Path) -> bytes:
