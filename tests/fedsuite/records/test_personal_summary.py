@@ -24,19 +24,20 @@ def test_by_hand() -> None:
 
     The best client is another thing: 0.99 in the last round.
     """
-    rows = [
+    rows: list[dict[str, float]] = [
         {"round": n, "personal_accuracy": a, "personal_best": 0.99}
         for n, a in enumerate(BY_ROUND)
         if n
     ]
-    summary = summarise(parse({"algo": "fedadw"}), [{"round": 0}, *rows], [], "finished")
+    first: dict[str, float] = {"round": 0}
+    summary = summarise(parse({"algo": "fedadw"}), [first, *rows], [], "finished")
     assert summary["personal_accuracy"] == 0.7
     assert summary["mean_last5_personal_accuracy"] == pytest.approx(0.54)
     assert (summary["best_personal_accuracy"], summary["personal_best"]) == (0.9, 0.99)
 
 
 def test_rounds_without_a_score_count_for_nothing() -> None:
-    rows = [{"round": 1, "personal_accuracy": 0.4}, {"round": 2}]
+    rows: list[dict[str, float]] = [{"round": 1, "personal_accuracy": 0.4}, {"round": 2}]
     rows += [{"round": 3, "personal_accuracy": 0.2}]
     summary = summarise(parse({"algo": "fedadw"}), rows, [], "finished")
     assert summary["mean_last5_personal_accuracy"] == pytest.approx(0.3)

@@ -245,7 +245,7 @@ def test_the_larger_mean_over_more_seeds_is_no_gain_over_the_common_ones() -> No
 
 def test_a_tie_is_marked_in_every_form(make: Make) -> None:
     """Differences of 2 and -1 points."""
-    runs = {
+    runs: dict[str, Any] = {
         "fedavg": [(1, [0.1, 0.5], {}), (2, [0.1, 0.6], {})],
         "taco": [(1, [0.1, 0.52], {}), (2, [0.1, 0.59], {})],
     }
@@ -268,7 +268,8 @@ def test_one_seed_says_why_nothing_is_bold(make: Make) -> None:
 
 
 def busy_runs(share: float | None) -> dict[str, Any]:
-    runs = [(seed, SLOW, AT_60 | {"cpu_share": share}) for seed in (1, 2)]
+    settings: dict[str, Any] = {**AT_60, "cpu_share": share}
+    runs = [(seed, SLOW, settings) for seed in (1, 2)]
     return {"fedavg": [(seed, SLOW, AT_60) for seed in (1, 2)], "taco": runs}
 
 
