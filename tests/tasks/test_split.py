@@ -340,4 +340,6 @@ def test_the_smallest_options_are_allowed(option: str, value: float) -> None:
 
 
 def test_the_defaults_of_the_schemes() -> None:
-    assert dataclasses.astuple(PartitionOptions()) == (0.5, 0, 2, 2, 10.0)
+    options = PartitionOptions()
+    assert (options.dirichlet_alpha, options.num_shards, options.shards_per_client) == (0.5, 0, 2)
+    assert (options.classes_per_client, options.size_ratio) == (2, 10.0)
