@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -42,6 +42,12 @@ class TestMap:
                 own = {test for test in tests if test in passed}
                 self.by_line[module, int(line)] |= own
                 self.by_module[module] |= own
+
+    def forget(self, test: str) -> None:
+        """Leave a test out from now on."""
+        self.failed.append(test)
+        for tests in (*self.by_line.values(), *self.by_module.values(), *self.importers.values()):
+            tests.discard(test)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests that may notice a mutant, in the order to try them, within the budget.
@@ -104,14 +110,14 @@ def trace(root: Path, forks: Forks, packages: Sequence[str], tests: Sequence[str
     for stale in cache.glob("*.json"):
         if stale.name not in keys.values():
             stale.unlink()
-    jobs = [
+    jobs = deque(
         Job(name, [name], {}, cover=packages)
         for name, key in keys.items()
         if not (cache / key).exists()
-    ]
+    )
     for job, report in forks.run(jobs):
         report.setdefault("lines", {})
-        (cache / keys[job.key]).write_text(json.dumps(report))
+        (cache / keys[job.subject]).write_text(json.dumps(report))
     known = TestMap()
     for key in keys.values():
         known.add(json.loads((cache / key).read_text()))
