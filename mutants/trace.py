@@ -52,8 +52,9 @@ class TestMap:
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests that may notice a mutant, in the order to try them, within the budget.
 
-        A line of a function has the tests that execute it, or else its statement. What is executed
-        when a module is imported has all tests that use the module, or import it. First come the
+        A line of a function has the tests that execute it, or else its statement; then those of the
+        module's own test file, which may do so in a process of their own. What is executed when a
+        module is imported has all tests that use the module, or import it. First come the
         module's own test file and tests that use nothing else, then the quick ones; of a
         parametrised test a single case before the others.
         """
@@ -66,8 +67,9 @@ class TestMap:
         if mutant.at_import:
             tests |= self.by_module.get(mutant.path, set())
             later = self.importers.get(mutant.path, set()) - tests
-        elif tests:
-            later = {t for t in self.importers[mutant.path] - tests if _is_own(t, mutant.path)}
+        else:
+            others = self.importers.get(mutant.path, set()) - tests
+            later = {test for test in others if _is_own(test, mutant.path)}
         return self._within_budget([*self._order(tests, mutant), *self._order(later, mutant)])
 
     def _order(self, tests: Iterable[str], mutant: Mutant) -> list[str]:
