@@ -92,11 +92,12 @@ def test_words_of_a_table_may_be_missing_and_are_no_category(tmp_path: Path) -> 
 def test_other_gaps_are_refused(
     name: str, column: str, values: list[Any], split: str, tmp_path: Path
 ) -> None:
-    whole: dict[str, Any] = {
+    tables: dict[str, Any] = {
         "adult": adult_rows(),
         "ag-news": {"text": ["a", "b"], "label": [0, 1]},
         "shakespeare": {"x": ["a" * 80] * 2, "y": ["a", "b"], "character_id": ["A", "B"]},
-    }[name]
+    }
+    whole = tables[name]
     broken = whole | {column: values}
     given = rows(broken, whole) if split == "train" else rows(whole, broken)
     with pytest.raises(UserError, match=f"1 {split} rows have no value in column '{column}'"):
