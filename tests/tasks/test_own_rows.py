@@ -169,6 +169,12 @@ def test_as_many_short_values_as_allowed_are_told() -> None:
             told(count, length)
 
 
+def test_one_long_value_among_short_ones_is_not_told() -> None:
+    table = pa.table({"way": ["bus", "x" * 201], "label": ["a", "b"]})
+    with pytest.raises(UserError, match="Column 'way' has 2 distinct values, or long ones"):
+        describe(form_of("own", "label", table), table)
+
+
 def test_missing_words_are_no_category() -> None:
     table = pa.table({"way": ["bus", None, "?"], "label": ["a", "b", "a"]})
     assert describe(form_of("own", "label", table), table).categories == {"way": ("bus",)}

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from fedsuite.core.settings import UserError
 from tasks import preprocess
 from tasks.datasets import DATASETS
 from tasks.preprocess import mean_std, places_in, write_arrays
-from tasks.sources import Rows, Source, _window_ends, find_source, hold_out_test
+from tasks.sources import Rows, Source, _load_from_hub, _window_ends, find_source, hold_out_test
 
 
 def table(columns: Any) -> pa.Table:
@@ -289,3 +290,24 @@ def test_a_source_knows_its_kind_and_what_identifies_it(tmp_path: Path) -> None:
         ("train-0.parquet", 4, times[0]),
         ("test-0.parquet", 4, times[1]),
     )
+
+
+def test_the_hub_is_asked_for_the_datasets_own_subset_and_splits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    class Federated:
+        def __init__(self, **options: Any) -> None:
+            asked.append(options)
+
+        def load_split(self, name: str) -> Any:
+            asked.append(name)
+            return datasets.Dataset.from_dict({"image": [name], "label": [0], "other": [1]})
+
+    monkeypatch.setattr("flwr_datasets.FederatedDataset", Federated)
+    found = _load_from_hub(DATASETS["svhn"])
+    options = {"dataset": "ufldl-stanford/svhn", "subset": "cropped_digits", "shuffle": False}
+    assert asked == [options | {"partitioners": {"train": 1}}, "train", "test"]
+    assert found.train.to_pydict() == {"image": ["train"], "label": [0]}
+    assert found.test.to_pydict() == {"image": ["test"], "label": [0]}
