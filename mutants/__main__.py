@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mutants.forks import Forks, Job
 from mutants.operators import Mutant
@@ -57,13 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         forks = Forks(root, Path(folder), arguments.workers, settings["preload"])
         forks.refuse_imported(settings["packages"])
         tests = trace(root, forks, settings["packages"], settings["tests"])
-        for test in tests.failed:
-            print(f"fails without any mutant, and is left out: {test}", flush=True)
         traced = time.monotonic()
         verdicts = []
         for verdict in judge(root, forks, drawn, tests):
             print(describe(verdict, root), flush=True)
             verdicts.append(verdict)
+    for test in tests.failed:
+        print(f"fails without any mutant, and is left out: {test}")
     share = percent(verdicts)
     print("\nSurvivors:\n")
     for verdict in sorted(verdicts, key=lambda v: (v.mutant.path, v.mutant.line)):
@@ -78,21 +79,46 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def judge(root: Path, forks: Forks, drawn: Sequence[Mutant], tests: TestMap) -> Iterator[Verdict]:
-    """Yield a verdict on each mutant, as they come."""
-    jobs = []
-    for mutant in drawn:
-        chosen = tests.tests_for(mutant)
-        if chosen:
+    """Yield a verdict on each mutant, as they come.
+
+    Tests run in another order here than by themselves, and some may not stand that. So a test that
+    fails is run after the same others without the mutant; if it fails then too, it is forgotten,
+    and the mutant is judged again.
+    """
+    jobs, passing = deque[Job](), set[tuple[str, ...]]()
+
+    def ask(mutant: Mutant) -> Iterator[Verdict]:
+        if chosen := tests.tests_for(mutant):
             jobs.append(mutation(root, mutant, chosen, tests))
         else:
             yield Verdict(mutant, "not executed")
+
+    for mutant in drawn:
+        yield from ask(mutant)
     for job, report in forks.run(jobs):
-        if report.get("timeout"):
-            yield Verdict(job.key, "timeout", report["current"])
-        elif report["failed"]:
-            yield Verdict(job.key, "killed", report["failed"][0])
-        else:
-            yield Verdict(job.key, "survived", f"{len(report['seconds'])} tests pass")
+        match job.subject:
+            case Verdict() as verdict if verdict.test in report["failed"]:
+                tests.forget(verdict.test)
+                yield from ask(verdict.mutant)
+            case Verdict() as verdict:
+                passing.add(tuple(job.tests))
+                yield verdict
+            case mutant:
+                verdict, run = decide(mutant, report), tuple(report["seconds"])
+                same = run[: run.index(verdict.test) + 1] if verdict.test in run else ()
+                if verdict.outcome == "killed" and same and same not in passing:
+                    jobs.append(Job(verdict, same, tests.seconds))
+                else:
+                    yield verdict
+
+
+def decide(mutant: Mutant, report: dict[str, Any]) -> Verdict:
+    """Return the verdict that a fork's report gives."""
+    if report.get("timeout"):
+        return Verdict(mutant, "timeout", report["current"])
+    if report["failed"]:
+        return Verdict(mutant, "killed", report["failed"][0])
+    return Verdict(mutant, "survived", f"{len(report['seconds'])} tests pass")
 
 
 def mutation(root: Path, mutant: Mutant, chosen: Sequence[str], tests: TestMap) -> Job:

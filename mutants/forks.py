@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ TIMED_OUT = 3
 class Job:
     """What one fork does: ``prepare`` its copy of the tree, run tests, ``restore`` the copy."""
 
-    key: Any
+    subject: Any
     tests: Sequence[str]
     usual_seconds: Mapping[str, float]
     prepare: Callable[[Path], None] = lambda tree: None
@@ -113,12 +114,12 @@ class Forks:
         if ready := sorted(names & {module.split(".")[0] for module in sys.modules}):
             raise RuntimeError(f"{', '.join(ready)} is imported before the fork; see 'preload'.")
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
-        """Run jobs side by side; yield each with its report as it ends."""
-        waiting, idle, running = iter(jobs), list(self.trees), dict[int, Running]()
+    def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
+        """Run jobs side by side; yield each with its report as it ends. More may be added then."""
+        idle, running = list(self.trees), dict[int, Running]()
         while True:
-            while idle and (job := next(waiting, None)) is not None:
-                tree = idle.pop()
+            while idle and jobs:
+                job, tree = jobs.popleft(), idle.pop()
                 job.prepare(tree)
                 running[self._fork(job, tree)] = Running(job, tree, time.monotonic() + JOB_SECONDS)
             if not running:

@@ -3,7 +3,8 @@
 Left out, because nothing or nearly nothing can notice a change there: annotations, decorators,
 f-strings, what a ``raise`` or a logging call is given, ``__repr__`` and ``__str__``, blocks for
 type checkers, keywords that only guard (``strict=``, ``encoding=``, the ``dtype=`` that ``asarray``
-makes sure of ...), and waiting times (names that end in ``SECONDS``). Strings are never changed.
+makes sure of ...), and waiting times (``timeout=``, names that end in
+``SECONDS``). Strings are never changed.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SYMMETRIC = {
 }  # fmt: skip
 GUARDS = {
     "strict", "encoding", "errors", "exist_ok", "missing_ok", "ignore_errors", "parents", "daemon",
-    "stacklevel", "help", "flush", "check", "copy", "kind", "indent", "repr", "compare",
+    "stacklevel", "timeout", "help", "flush", "check", "copy", "kind", "indent", "repr", "compare",
 }  # fmt: skip
 UNSEEN_CALLS = {"log", "logger", "logging", "warnings", "print", "sleep", "fsync", "flush", "cast"}
 UNSEEN_FUNCTIONS = {"__repr__", "__str__"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -43,11 +43,18 @@ class TestMap:
                 self.by_line[module, int(line)] |= own
                 self.by_module[module] |= own
 
+    def forget(self, test: str) -> None:
+        """Leave a test out from now on."""
+        self.failed.append(test)
+        for tests in (*self.by_line.values(), *self.by_module.values(), *self.importers.values()):
+            tests.discard(test)
+
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests that may notice a mutant, in the order to try them, within the budget.
 
-        A line of a function has the tests that execute it, or else its statement. What is executed
-        when a module is imported has all tests that use the module, or import it. First come the
+        A line of a function has the tests that execute it, or else its statement; then those of the
+        module's own test file, which may do so in a process of their own. What is executed when a
+        module is imported has all tests that use the module, or import it. First come the
         module's own test file and tests that use nothing else, then the quick ones; of a
         parametrised test a single case before the others.
         """
@@ -60,8 +67,9 @@ class TestMap:
         if mutant.at_import:
             tests |= self.by_module.get(mutant.path, set())
             later = self.importers.get(mutant.path, set()) - tests
-        elif tests:
-            later = {t for t in self.importers[mutant.path] - tests if _is_own(t, mutant.path)}
+        else:
+            others = self.importers.get(mutant.path, set()) - tests
+            later = {test for test in others if _is_own(test, mutant.path)}
         return self._within_budget([*self._order(tests, mutant), *self._order(later, mutant)])
 
     def _order(self, tests: Iterable[str], mutant: Mutant) -> list[str]:
@@ -104,14 +112,14 @@ def trace(root: Path, forks: Forks, packages: Sequence[str], tests: Sequence[str
     for stale in cache.glob("*.json"):
         if stale.name not in keys.values():
             stale.unlink()
-    jobs = [
+    jobs = deque(
         Job(name, [name], {}, cover=packages)
         for name, key in keys.items()
         if not (cache / key).exists()
-    ]
+    )
     for job, report in forks.run(jobs):
         report.setdefault("lines", {})
-        (cache / keys[job.key]).write_text(json.dumps(report))
+        (cache / keys[job.subject]).write_text(json.dumps(report))
     known = TestMap()
     for key in keys.values():
         known.add(json.loads((cache / key).read_text()))

@@ -244,3 +244,33 @@ def test_a_batch_norm_model_trains(experiment: Experiment) -> None:
     assert read_document(folder / "summary.json")["failed_replies"] == 0
     rows = [row for row in read_lines(folder / "clients.jsonl") if row["phase"] == "train"]
     assert {row["upload_bytes"] for row in rows} == {4 * (10 * 16 + 10)}
+
+
+def test_before_any_prototype_the_head_decides_both_counts(tmp_path: Path) -> None:
+    """Features 1, 2 and 3 and the head (1, 0): class 0 to all of them, right for two of three."""
+    here = context(tmp_path, [1.0, 2.0, 3.0], [0, 1, 0], start=[1, 1, 0])
+    assert evaluate(here, [0, 0], [0, 0]) == {"correct": 2, "head-correct": 2}
+    known = evaluate(here, [1, 2], [1, 1])  # 1 is nearest to 1, 2 and 3 to 2
+    assert known == {"correct": 2, "head-correct": 2}
+
+
+def test_more_rows_than_a_batch_are_all_seen(tmp_path: Path) -> None:
+    """300 rows of feature x = 1 .. 300, all of class 0: mean 150.5, and a head that is right."""
+    x = [float(n) for n in range(1, 301)]
+    here = context(tmp_path, x, [0] * 300, start=[1, 1, 0])
+    received = [np.zeros((2, 1), np.float32), np.zeros(2, np.float32)]
+    client = FedTgpClient(here, FedTgpParams(lam=0.0))
+    (prototypes, counts), rows, _ = client.fit(received, {"lr": 0.0})
+    assert prototypes.tolist() == [150.5, 0.0] and counts.tolist() == [300, 0] and rows == 300
+    loss, count, metrics = client.evaluate(received, {})
+    assert (count, metrics) == (300, {"correct": 300, "head-correct": 300})
+    expected = np.log1p(np.exp(-np.arange(1, 301))).sum() / 300  # log(1 + e^-x), mean over rows
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_is_sent_has_a_length_per_class_and_feature(tmp_path: Path) -> None:
+    client = FedTgpClient(context(tmp_path, [1.0], [0]), FedTgpParams())
+    assert (client.length("prototypes"), client.length("counts")) == (2 * 1, 2)
+    wide = FlatModel(nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3)))
+    client = FedTgpClient(context(tmp_path, [1.0], [0], model=wide), FedTgpParams())
+    assert (client.length("prototypes"), client.length("counts")) == (15, 3)

@@ -367,3 +367,28 @@ def test_a_model_out_of_the_finite_numbers_is_not_kept(tmp_path: Path, cls: type
     fit(cls, context, *vectors, lr=1e30, **settings)
     after = kept(tmp_path)
     assert all(np.array_equal(after[name], vector) for name, vector in before.items())
+
+
+def test_fedfomo_judges_models_on_every_row_held_out(tmp_path: Path) -> None:
+    """Rows x = 0 .. 599, loss the mean of x: 300 held out, in batches of 256, count each once."""
+    context = place(tmp_path, ONE_STEP)
+    split = SimpleNamespace(train=[np.arange(600)] * 2, own_test=[np.arange(600)] * 2)
+
+    def read(indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.tensor(indices, dtype=torch.float64), torch.zeros(len(indices))
+
+    class Mean(FedFomoClient):
+        def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.mean()
+
+    task: Any = SimpleNamespace(rows=read, split=split)
+    client = Mean(dataclasses.replace(context, task=task), FedFomoParams(validation=0.5))
+    held = client._parts[1]
+    assert len(held) == 300 and client.num_examples == 300
+    start = context.initial
+    assert client._held_out_loss(start, start[:0]) == pytest.approx(held.mean())
+    assert (client.length("gains"), client.length("statistics"), client.length("update")) == (
+        2,
+        0,
+        2,
+    )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedsuite import registry
+from fedsuite.core import params_from_source
 from fedsuite.core.params_from_source import Unreadable, read_params
 
 HEAD = """
@@ -50,7 +51,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield write
     for name in ("plan_b", *made):
         sys.modules.pop(name, None)
-    read_params.cache_clear()
+    for function in (read_params, params_from_source._class, params_from_source._parse):
+        function.cache_clear()
 
 
 def test_the_nearest_base_by_pythons_order_decides(module: Callable[[str], str]) -> None:

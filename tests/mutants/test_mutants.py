@@ -45,8 +45,8 @@ def test_tests_of_a_line_come_own_and_quick_first_and_one_case_before_the_others
     ]  # fmt: skip
     assert tests.tests_for(mutant(4))[0] == f"{own}b[1]"  # its statement ends in line 5
     assert tests.seconds[f"{other}e"] > BUDGET_SECONDS
-    assert tests.tests_for(mutant(7)) == [f"{other}e"]  # over the budget, but there is no other
-    assert tests.tests_for(mutant(9)) == []
+    assert tests.tests_for(mutant(7))[0] == f"{other}e"  # over the budget, but there is no other
+    assert tests.tests_for(mutant(9)) == [f"{own}b[1]", f"{own}c", f"{own}a", f"{own}b[0]"]
     assert tests.tests_for(mutant(9, at_import=True))[-2:] == [f"{own}b[0]", f"{own}c"]
 
 
@@ -70,19 +70,28 @@ def tiny(tmp_path: Path) -> Path:
     (tmp_path / "pkg" / "m.py").write_text(
         "def checked(a, b):\n    return a + b\n\n\n"
         "def called(a, b):\n    return a - b\n\n\n"
-        "def unseen(a, b):\n    return a * b\n\n\n"
         "def loop(n):\n    while n > 0:\n        n -= 1\n    return n\n"
     )
+    (tmp_path / "pkg" / "n.py").write_text("def unseen(a, b):\n    return a * b\n")
     (tmp_path / "tests" / "test_m.py").write_text(
         "from pkg.m import called, checked, loop\n\n\n"
         "def test_m():\n    assert checked(2, 3) == 5\n    called(2, 3)\n\n\n"
         "def test_loop():\n    assert loop(1) == 0\n"
     )
+    (tmp_path / "tests" / "test_order.py").write_text(
+        "from pkg.m import called\n\nSEEN = []\n\n\n"
+        "def test_slow_and_first():\n    sum(range(10**6))\n    called(1, 1)\n"
+        "    SEEN.append(1)\n\n\n"
+        "def test_second():\n    called(1, 1)\n    assert SEEN\n"
+    )
     return tmp_path
 
 
 def test_a_tiny_project_has_each_outcome(tiny: Path) -> None:
-    """Of five lines, a + b and the loop's two are noticed, a - b and a * b are not."""
+    """Of five lines, a + b and the loop's two are noticed, a - b and a * b are not.
+
+    The second test of order fails before the first, which is slower, and so decides nothing.
+    """
     quick = "import sys, mutants.forks as forks; forks.TEST_SECONDS = 0.5; "
     code = f"{quick}from mutants.__main__ import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--root", str(tiny), "--workers", "2"]
@@ -93,8 +102,9 @@ def test_a_tiny_project_has_each_outcome(tiny: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "killed       pkg/m.py:2 (arithmetic) tests/test_m.py::test_m\n" in text
     assert "  -    return a + b\n  +    return (a - b)\n" in text
-    assert "survived     pkg/m.py:6 (arithmetic) 2 tests pass\n" in text
-    assert "not executed pkg/m.py:10 (arithmetic)\n" in text
-    assert "timeout      pkg/m.py:15" in text
+    assert "survived     pkg/m.py:6 (arithmetic) 3 tests pass\n" in text
+    assert "is left out: tests/test_order.py::test_second" in text
+    assert "not executed pkg/n.py:2 (arithmetic)\n" in text
+    assert "timeout      pkg/m.py:11" in text
     assert (tiny / "pkg" / "m.py").read_text().startswith("def checked(a, b):\n    return a + b\n")
     assert "60.0 % killed, 85 % wanted." in text

@@ -248,3 +248,8 @@ def test_only_prototypes_travel(experiment: Experiment) -> None:
     assert last["known_classes"] == 10 and last["margin"] > 0 and last["prototype_loss"] > 0
     summary = read_document(folder / "summary.json")
     assert summary["personal_accuracy"] is not None and summary["final_accuracy"] is None
+
+
+def test_two_classes_are_enough_for_a_margin() -> None:
+    means = np.array([[0.0], [4.0]])
+    assert adaptive_margin(means, "pairs", 100) == adaptive_margin(means, "nearest", 100) == 4

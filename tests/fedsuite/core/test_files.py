@@ -166,3 +166,10 @@ def test_a_busy_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="taken"), locked(path, "taken", wait=0.2):
             pass
         assert 0.2 <= time.monotonic() - began < 5.0
+
+
+def test_nothing_is_read_beyond_a_line_that_is_not_json(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.jsonl"
+    path.write_text('{"a": 1}\nbroken\n{"a": 2}\n')
+    reader = LineReader(path)
+    assert reader.new_lines() == [{"a": 1}] and reader.new_lines() == []

@@ -1,0 +1,64 @@
+"""Which replies count: numbers at their limits, the order of clients, those not asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+from scripted import UPDATES, ScriptedGrid, reply_with, result
+
+from fedsuite.core.messages import Result, write_results
+from strategies.replies import check_score, check_update, read_replies
+
+
+@pytest.mark.parametrize(("correct", "count"), [(0, 1), (1, 1), (10**9, 10**9)])
+def test_scores_at_the_limits_count(correct: int, count: int) -> None:
+    assert check_score(Result(0, {}, {"num-examples": count, "correct": correct})) == ""
+
+
+def test_numbers_of_a_reply_have_limits() -> None:
+    def check(limits: Any = None, needs: tuple[str, ...] = (), **metrics: float) -> str:
+        vectors = {"update": np.zeros(2, np.float32)}
+        given = {"num-examples": 1.0} | metrics
+        return check_update(Result(0, vectors, given), {"update": 2}, needs, limits)
+
+    assert check(steps=0.0, seconds=0.0) == check(steps=1e9, seconds=1e9) == check() == ""
+    assert check(steps=-1.0) == "invalid value -1.0 for steps"
+    assert check(seconds=1.1e9) == "invalid value 1100000000.0 for seconds"
+    assert check({"loss": (0.0, 2.0)}, loss=2.0) == ""
+    assert check({"loss": (0.0, 2.0)}, loss=2.5) == "invalid value 2.5 for loss"
+    assert check({"loss": (0.0, 2.0)}, steps=-1.0) == "invalid value -1.0 for steps"
+    assert check(needs=("loss",)) == "'loss' is missing" and check(needs=("loss",), loss=1.0) == ""
+
+
+def test_examples_are_whole_and_at_least_one() -> None:
+    def check(count: float | None) -> str:
+        metrics = {} if count is None else {"num-examples": count}
+        return check_update(Result(0, {}, metrics), {}, ())
+
+    assert check(1) == check(10**9) == check(3.0) == ""
+    assert check(10**9 + 1) == "invalid value 1000000001 for num-examples"
+    assert check(None) == check(0) == "invalid value 0 for num-examples"
+
+
+def asked(node: int) -> Message:
+    """A message to a node, which belongs to a run once there is a grid."""
+    ScriptedGrid(reply_with(UPDATES))
+    return Message(write_results([]), node, "train")
+
+
+def test_replies_are_sorted_by_client_and_those_not_asked_are_few() -> None:
+    """Node 1000 answers for 3 and 1, and for 12 others, of whom ten are named."""
+    content = write_results([result(client, [0, 0]) for client in (3, 1, *range(20, 32))])
+    reply = Message(content, reply_to=asked(1000))
+    results, others = read_replies([reply], {1000: [3, 1], 1001: [2]})
+    assert [(r.client, r.error) for r in results] == [(1, ""), (2, "no reply in time"), (3, "")]
+    assert others == [(c, "node 1000 was not asked for this client") for c in range(20, 30)]
+
+
+def test_the_end_of_a_long_error_is_kept() -> None:
+    failed = Message(Error(1, "x" + "y" * 5000), reply_to=asked(1000))
+    (only,), _ = read_replies([failed], {1000: [4]})
+    assert only.client == 4 and only.error == "y" * 4000
