@@ -227,21 +227,7 @@ class BaseStrategy(Strategy):
             self._note(f"round {server_round}: {asked - len(valid)} of {asked} clients unscored")
         if not valid:
             return None
-        correct = np.array([r.metrics["correct"] for r in valid])
-        total = np.array([r.metrics["num-examples"] for r in valid])
-        accuracy = correct / total
-        for result, value in zip(valid, accuracy, strict=True):
-            own = {"phase": "evaluate", "client": result.client, "status": "ok"}
-            score = own | {"accuracy": float(value)}
-            self.round_record.rows.append(score | snake_case(result.metrics) | score)
-        scores = {
-            "personal_accuracy": float(correct.sum() / total.sum()),
-            "personal_mean": float(accuracy.mean()),
-            "personal_std": float(accuracy.std()),
-            "personal_worst": float(accuracy.min()),
-            "personal_best": float(accuracy.max()),
-        }
-        self.round_record.scalars |= scores
+        scores = self.round_record.add_scores(valid)
         return MetricRecord({kebab(name): value for name, value in scores.items()})
 
     def collect_saved(self, replies: Iterable[Message]) -> list[int]:
@@ -406,5 +392,4 @@ class BaseStrategy(Strategy):
 
     def _note(self, text: str) -> None:
         log.warning("%s", text)
-        earlier = self.round_record.scalars.get("note")
-        self.round_record.scalars["note"] = f"{earlier}; {text}" if earlier else text
+        self.round_record.add_note(text)

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedsuite.core.messages import Result
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
+from strategies.replies import snake_case
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,30 @@ class RoundRecord:
 
     scalars: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_note(self, text: str) -> None:
+        """Append a sentence to the round's note."""
+        earlier = self.scalars.get("note")
+        self.scalars["note"] = f"{earlier}; {text}" if earlier else text
+
+    def add_scores(self, results: Sequence[Result]) -> dict[str, float]:
+        """Add the clients' scores of themselves, one row each; return what they come to."""
+        correct = np.array([result.metrics["correct"] for result in results])
+        total = np.array([result.metrics["num-examples"] for result in results])
+        accuracy = correct / total
+        for result, value in zip(results, accuracy, strict=True):
+            own = {"phase": "evaluate", "client": result.client, "status": "ok"}
+            score = own | {"accuracy": float(value)}
+            self.rows.append(score | snake_case(result.metrics) | score)
+        scores = {
+            "personal_accuracy": float(correct.sum() / total.sum()),
+            "personal_mean": float(accuracy.mean()),
+            "personal_std": float(accuracy.std()),
+            "personal_worst": float(accuracy.min()),
+            "personal_best": float(accuracy.max()),
+        }
+        self.scalars |= scores
+        return scores
 
 
 def round_half_up(value: float) -> int:
