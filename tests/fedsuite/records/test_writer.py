@@ -158,7 +158,8 @@ def test_detection_rates_by_hand() -> None:
     """Two of three freeloaders caught; one of the seven honest clients wronged."""
     tpr, fpr = detection_rates([7, 8, 9], [8, 9, 0], 10)
     assert (tpr, fpr) == (pytest.approx(2 / 3), pytest.approx(1 / 7))
-    assert detection_rates([], [1], 10) == (None, None)
+    assert detection_rates([], [1], 10) == (None, pytest.approx(1 / 10))
+    assert detection_rates([], [], 10) == (None, 0.0)
 
 
 def test_time_left_follows_the_last_rounds() -> None:
