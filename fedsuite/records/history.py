@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.core.files import LineReader
-from fedsuite.metrics import ROUND_SCORES, Metric
+from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
 
 RECENT_ROUNDS = 9
+CLIENTS, FAILED, WALL = (METRICS[name] for name in ("clients", "failed", "wall_seconds"))
 Row = Mapping[str, Any]
 Curve = list[tuple[int, float]]
 
@@ -76,3 +77,17 @@ def seconds_left(history: Sequence[Row], rounds: int) -> float | None:
     timed = [row["wall_seconds"] for row in history if row["round"] > 0 and "wall_seconds" in row]
     recent = sorted(timed[-RECENT_ROUNDS:])
     return float(recent[len(recent) // 2] * (rounds - last_round(history))) if recent else None
+
+
+def describe_round(row: Row) -> list[str]:
+    """Describe a round in a few words each: scores, clients, failures, time."""
+    parts = [
+        f"{metric.title} {metric.as_recorded(row[metric.name])}"
+        for metric in ROUND_SCORES
+        if row.get(metric.name) is not None
+    ]
+    if CLIENTS.name in row:
+        failed = f", {row[FAILED.name]} failed" if row.get(FAILED.name) else ""
+        count = row[CLIENTS.name]
+        parts.append(f"{count} {CLIENTS.title if count != 1 else 'client'}{failed}")
+    return [*parts, f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round"]

@@ -15,13 +15,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from fedsuite.metrics import METRICS, ROUND_SCORES
 from fedsuite.records.folder import RunFolder
-from fedsuite.records.history import LiveHistory, seconds_left
+from fedsuite.records.history import LiveHistory, describe_round, seconds_left
 from fedsuite.terminal.format import duration
 
 POLL_SECONDS = 0.2
-WALL = METRICS["wall_seconds"]
 
 
 def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: Console) -> None:
@@ -45,7 +43,7 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
             running = alive(POLL_SECONDS)
             new = history.update()
             for count, row in enumerate(new, len(history.rows) - len(new) + 1):
-                numbers = describe_round(row, seconds_left(history.rows[:count], rounds))
+                numbers = progress_line(row, seconds_left(history.rows[:count], rounds))
                 bar.update(job, description="round", completed=row["round"], numbers=numbers)
                 if not console.is_terminal or row.get("note"):
                     console.print(
@@ -56,16 +54,9 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
                     )
 
 
-def describe_round(row: Mapping[str, Any], left: float | None) -> str:
-    """Describe a round in a line: scores, failures, time per round and time left."""
-    parts = [
-        f"{metric.title} {metric.as_recorded(row[metric.name])}"
-        for metric in ROUND_SCORES
-        if row.get(metric.name) is not None
-    ]
-    if row.get("failed"):
-        parts.append(f"{row['failed']} failed")
-    parts.append(f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round")
+def progress_line(row: Mapping[str, Any], left: float | None) -> str:
+    """Describe a round in a line, with the time left and what was noted of it."""
+    parts = describe_round(row)
     if left is not None:
         parts.append(f"{duration(left)} left")
     if row.get("note"):

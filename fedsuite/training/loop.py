@@ -24,11 +24,11 @@ from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
-from fedsuite.metrics import ROUND_SCORES
 from fedsuite.nodes.contract import IDENTITIES
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name
+from fedsuite.records.history import describe_round
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
@@ -261,7 +261,8 @@ class TrainingLoop:
             self.strategy.checkpoint_round = self.round
         elif not every:
             self.strategy.checkpoint_round = self.round
-        log.info("%s", _describe(row, self.config.num_rounds))
+        line = "  ".join(describe_round(row))
+        log.info("round %d/%d  %s", self.round, self.config.num_rounds, line)
 
     def _global_score(self) -> dict[str, Any]:
         """Return the result's accuracy and loss, in the rounds in which they are due."""
@@ -316,16 +317,3 @@ class TrainingLoop:
             probe=self.evaluation.probe if config.probe_per_class else None,
             shapes=self.model.shapes,
         )
-
-
-def _describe(row: dict[str, Any], rounds: int) -> str:
-    """Return a round's line in the log."""
-    parts = [f"round {row['round']}/{rounds}"]
-    for metric in ROUND_SCORES:
-        if row.get(metric.name) is not None:
-            parts.append(f"{metric.title} {metric.as_recorded(row[metric.name])}")
-    if "clients" in row:
-        failed = f", {row['failed']} failed" if row["failed"] else ""
-        parts.append(f"{row['clients']} clients{failed}")
-    parts.append(f"{row['wall_seconds']:.2f} s")
-    return "  ".join(parts)

@@ -11,7 +11,7 @@ from rich.console import Console
 from run_folders import count_bytes_read, write_run
 
 from fedsuite.config import parse
-from fedsuite.records.history import LiveHistory, score_curve
+from fedsuite.records.history import LiveHistory, describe_round, score_curve
 from fedsuite.records.reader import RunReader
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.progress import follow
@@ -110,3 +110,16 @@ def test_the_score_is_the_global_models_else_the_clients_own(tmp_path: Path) -> 
     metric, points = score_curve(own) or (None, [])
     assert metric is not None and metric.name == "personal_accuracy" and points == [(1, 0.5)]
     assert score_curve([]) is None
+
+
+def test_a_rounds_line_has_scores_clients_and_time_as_the_table_of_metrics_writes_them() -> None:
+    row = {"round": 3, "accuracy": 0.5, "personal_accuracy": 0.25, "clients": 1, "failed": 2}
+    line = describe_round(row | {"wall_seconds": 1.5})
+    assert line == [
+        "accuracy 0.5000",
+        "personal accuracy 0.2500",
+        "1 client, 2 failed",
+        "1.50 s/round",
+    ]
+    assert describe_round({"round": 0, "wall_seconds": 0.25}) == ["0.25 s/round"]
+    assert describe_round({"clients": 2, "failed": 0, "wall_seconds": 1})[0] == "2 clients"
