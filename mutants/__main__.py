@@ -107,7 +107,7 @@ def judge(root: Path, forks: Forks, drawn: Sequence[Mutant], tests: TestMap) -> 
                 verdict, run = decide(mutant, report), tuple(report["seconds"])
                 same = run[: run.index(verdict.test) + 1] if verdict.test in run else ()
                 if verdict.outcome == "killed" and same and same not in passing:
-                    jobs.append(Job(verdict, same, tests.seconds))
+                    jobs.appendleft(Job(verdict, same, tests.seconds))
                 else:
                     yield verdict
 
