@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         forks = Forks(root, Path(folder), arguments.workers, settings["preload"])
         forks.refuse_imported(settings["packages"])
-        tests = trace(root, forks, settings["packages"], settings["tests"])
+        places = (settings["packages"], settings["tests"], settings.get("readers", ()))
+        tests = trace(root, forks, *places)
         traced = time.monotonic()
         verdicts = []
         for verdict in judge(root, forks, drawn, tests):
