@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         forks = Forks(root, Path(folder), arguments.workers, settings["preload"])
         forks.refuse_imported(settings["packages"])
-        tests = trace(root, forks, settings["packages"], settings["tests"])
+        places = (settings["packages"], settings["tests"], settings.get("readers", ()))
+        tests = trace(root, forks, *places)
         traced = time.monotonic()
         verdicts = []
         for verdict in judge(root, forks, drawn, tests):
@@ -107,7 +108,7 @@ def judge(root: Path, forks: Forks, drawn: Sequence[Mutant], tests: TestMap) -> 
                 verdict, run = decide(mutant, report), tuple(report["seconds"])
                 same = run[: run.index(verdict.test) + 1] if verdict.test in run else ()
                 if verdict.outcome == "killed" and same and same not in passing:
-                    jobs.append(Job(verdict, same, tests.seconds))
+                    jobs.appendleft(Job(verdict, same, tests.seconds))
                 else:
                     yield verdict
 

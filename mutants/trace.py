@@ -28,6 +28,7 @@ class TestMap:
     by_line: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     by_module: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     importers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    readers: set[str] = field(default_factory=set)  # of sources, which they do not import
     failed: list[str] = field(default_factory=list)
 
     def add(self, report: dict[str, Any]) -> None:
@@ -46,7 +47,8 @@ class TestMap:
     def forget(self, test: str) -> None:
         """Leave a test out from now on."""
         self.failed.append(test)
-        for tests in (*self.by_line.values(), *self.by_module.values(), *self.importers.values()):
+        sets = (*self.by_line.values(), *self.by_module.values(), *self.importers.values())
+        for tests in (*sets, self.readers):
             tests.discard(test)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
@@ -54,7 +56,7 @@ class TestMap:
 
         A line of a function has the tests that execute it, or else its statement; then those of the
         module's own test file, which may do so in a process of their own. What is executed when a
-        module is imported has all tests that use the module, or import it. First come the
+        module is imported has all tests that use, read or import the module. First come the
         module's own test file and tests that use nothing else, then the quick ones; of a
         parametrised test a single case before the others.
         """
@@ -65,7 +67,7 @@ class TestMap:
                 tests |= self.by_line.get((mutant.path, line), set())
         later: set[str] = set()
         if mutant.at_import:
-            tests |= self.by_module.get(mutant.path, set())
+            tests |= self.by_module.get(mutant.path, set()) | self.readers
             later = self.importers.get(mutant.path, set()) - tests
         else:
             others = self.importers.get(mutant.path, set()) - tests
@@ -100,7 +102,13 @@ def _is_own(test: str, path: str) -> bool:
     return name == PurePosixPath(path).stem
 
 
-def trace(root: Path, forks: Forks, packages: Sequence[str], tests: Sequence[str]) -> TestMap:
+def trace(
+    root: Path,
+    forks: Forks,
+    packages: Sequence[str],
+    tests: Sequence[str],
+    readers: Sequence[str] = (),
+) -> TestMap:
     """Run the tests once, or those whose files or code changed since the last time."""
     files = sorted({path for pattern in tests for path in root.glob(pattern)})
     common = _digest(root, [root / "pyproject.toml", *_sources(root)])
@@ -123,6 +131,7 @@ def trace(root: Path, forks: Forks, packages: Sequence[str], tests: Sequence[str
     known = TestMap()
     for key in keys.values():
         known.add(json.loads((cache / key).read_text()))
+    known.readers = {test for test in known.seconds if test.partition("::")[0] in readers}
     return known
 
 

@@ -47,6 +47,9 @@ def test_tests_of_a_line_come_own_and_quick_first_and_one_case_before_the_others
     assert tests.seconds[f"{other}e"] > BUDGET_SECONDS
     assert tests.tests_for(mutant(7))[0] == f"{other}e"  # over the budget, but there is no other
     assert tests.tests_for(mutant(9)) == [f"{own}b[1]", f"{own}c", f"{own}a", f"{own}b[0]"]
+    tests.readers, tests.seconds["tests/test_r.py::f"] = {"tests/test_r.py::f"}, 0.1
+    assert "tests/test_r.py::f" in tests.tests_for(mutant(9, at_import=True))
+    assert "tests/test_r.py::f" not in tests.tests_for(mutant(5))
     assert tests.tests_for(mutant(9, at_import=True))[-2:] == [f"{own}b[0]", f"{own}c"]
 
 
