@@ -181,6 +181,7 @@ def test_a_suite_stands_beside_each_number(source: str) -> None:
         assert any(n.metric in (suite.metric, *suite.also, "alpha") for n in shown[suite.name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "scale"), product(FILES, SCALES), ids=lambda value: getattr(value, "stem", value)
 )

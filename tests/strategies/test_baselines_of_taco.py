@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.engines.inline import InlineGrid
 
+pytestmark = pytest.mark.slow
 Experiment = Callable[..., Path]
 BASELINES = ("fedacg", "fedprox-tailored", "foolsgold", "scaffold", "scaffold-tailored", "stem")
 FOOLSGOLD = {"foolsgold.variant": "original"}
@@ -37,7 +38,6 @@ OFF = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "off", "plain"), OFF, ids=[row[0] for row in OFF])
 @pytest.mark.parametrize(
     "how",

@@ -51,7 +51,7 @@ def header(dtype: str, shape: str, order: str = "False") -> str:
 
 
 def many_metrics() -> RecordDict:
-    return honest(**{f"m{number}": 1.0 for number in range(10**6)})
+    return honest(**{f"m{number}": 1.0 for number in range(10**5)})
 
 
 HOSTILE: dict[str, Callable[[], RecordDict]] = {
@@ -80,7 +80,7 @@ HOSTILE: dict[str, Callable[[], RecordDict]] = {
     "a list of samples": lambda: honest(num_examples=[1, 2]),
     "absurdly many steps": lambda: honest(steps=1e300),
     "steps backwards": lambda: honest(steps=-5),
-    "a million metrics": many_metrics,
+    "a hundred thousand metrics": many_metrics,
     "metrics that are settings": lambda: RecordDict({"metrics.1": ConfigRecord({"a": "b"})}),
     "vectors that are metrics": lambda: RecordDict(
         {"metrics.1": MetricRecord({"num-examples": 1}), "arrays.1": MetricRecord({"update": 1.0})}

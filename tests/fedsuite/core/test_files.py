@@ -168,8 +168,9 @@ def test_a_busy_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
         assert 0.2 <= time.monotonic() - began < 5.0
 
 
-def test_nothing_is_read_beyond_a_line_that_is_not_json(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_is_named_and_left_out(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text('{"a": 1}\nbroken\n{"a": 2}\n')
     reader = LineReader(path)
-    assert reader.new_lines() == [{"a": 1}] and reader.new_lines() == []
+    assert reader.new_lines() == [{"a": 1}, {"a": 2}] and reader.new_lines() == []
+    assert reader.damage == "line 2 of rounds.jsonl is damaged"

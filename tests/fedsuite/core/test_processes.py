@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from fedsuite.core.processes import Child, Process, kill, start, stop
 
@@ -53,6 +54,7 @@ def test_a_recycled_pid_is_never_signalled() -> None:
     assert not child.identity.is_running() and child.returncode == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_the_first_signal_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo ready; while true; do sleep 1; done"
     child, _ = start_script(script, tmp_path / "log")
@@ -73,6 +75,7 @@ def test_the_first_signal_is_heard_even_if_this_process_ignores_it(tmp_path: Pat
     assert child.returncode == 7
 
 
+@pytest.mark.slow
 def test_descendants_end_too_even_orphans_in_sessions_of_their_own(tmp_path: Path) -> None:
     script = "setsid sh -c 'trap \"\" TERM; sleep 60' & echo $!; sleep 60"
     child, said = start_script(script, tmp_path / "log")
@@ -82,6 +85,7 @@ def test_descendants_end_too_even_orphans_in_sessions_of_their_own(tmp_path: Pat
     assert has_ended(int(said))
 
 
+@pytest.mark.slow
 def test_a_family_includes_the_families_that_its_members_start(tmp_path: Path) -> None:
     """A member that uses :func:`start` itself; a mark of its own begins another family."""
     source = (
@@ -99,6 +103,7 @@ def test_a_family_includes_the_families_that_its_members_start(tmp_path: Path) -
         kill(Process("other", other, 0.0, "other"))
 
 
+@pytest.mark.slow
 def test_a_member_that_hides_its_mark_ends_with_its_parents_family(tmp_path: Path) -> None:
     """``env -i`` takes the environment away, as a process does that sets its own title."""
     script = "env -i sh -c 'trap \"\" TERM; sleep 60' & echo $!; sleep 60"

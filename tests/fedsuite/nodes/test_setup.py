@@ -32,7 +32,7 @@ from tasks.task import open_task
 
 Start = Callable[..., Path]
 NOBODY_EXPELLED: dict[str, dict[str, Any]] = {"taco": {"taco.kappa": 1.0}}
-pytestmark = pytest.mark.usefixtures("no_waiting")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_waiting")]
 
 
 def models_equal(one: Path, other: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 PROBE = """<!DOCTYPE html><iframe id="page" src="index.html" style="width:{width}px;height:800px">
 </iframe><pre id="found"></pre><script>
 document.getElementById("page").onload = () => {{

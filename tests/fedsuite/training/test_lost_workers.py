@@ -28,6 +28,7 @@ def bits(folder: Path) -> list[bytes]:
     return [p.read_bytes() for p in [*folder.glob("model.safetensors"), *states]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["scaffold", "fedadw", "fedbac", "pfedme"])
 def test_what_a_killed_worker_lost_is_computed_again_to_the_same_bits(
     experiment: Experiment, algo: str
