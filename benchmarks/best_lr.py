@@ -20,6 +20,7 @@ from benchmarks.report import table
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import LOWER
 from fedsuite.records.collection import UNIMPORTANT, Collection, open_collection
+from fedsuite.records.folder import RunState
 from fedsuite.records.reader import Run
 from fedsuite.suites.definition import SCALES, Label, Suite, read_suite
 
@@ -44,8 +45,11 @@ class Candidate:
 
 
 def candidates(collection: Collection) -> list[Candidate]:
-    """Group a tuning suite's runs; refuse one that is not done."""
-    undone = [run.name for run in collection.runs if not run.done]
+    """Group a tuning suite's runs; refuse one that has not ended.
+
+    A run that failed, as one that diverges does, has no value, and its rate is not chosen.
+    """
+    undone = [run for run in collection.runs if not (run.done or run.state is RunState.FAILED)]
     missing = collection.planned - len(collection.runs) + len(undone)
     if missing:
         raise UserError(
@@ -62,7 +66,7 @@ def candidates(collection: Collection) -> list[Candidate]:
         for run in runs:
             tried.setdefault(tuple(run.config[key] for key in keys), []).append(run)
         for values in sorted(tried):
-            scores = [run.value(collection.metric) for run in tried[values]]
+            scores = [run.value(collection.metric) if run.done else None for run in tried[values]]
             settings = dict(zip(keys, values, strict=True))
             found.append(Candidate(algo, place, settings, scores))
     return found
@@ -89,7 +93,7 @@ def grid_tables(tried: Sequence[Candidate], better: str) -> str:
         rows: dict[str, dict[float, str]] = {}
         for one in (one for one in tried if one.place == place):
             mean = one.mean()
-            text = "–" if mean is None else f"{mean:.2f}"
+            text = "failed" if mean is None else f"{mean:.2f}"
             chosen = best.get((one.algo, place)) is one
             rows.setdefault(_name(one), {})[one.settings[TUNED]] = f"**{text}**" if chosen else text
         lines = [[name, *(cells.get(rate, "") for rate in rates)] for name, cells in rows.items()]

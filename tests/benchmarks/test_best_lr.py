@@ -147,3 +147,14 @@ def test_an_unfinished_tuning_chooses_nothing(
     (tuned / "suite.json").write_text(json.dumps(manifest))
     assert main([str(tuned)]) == 2
     assert "1 of 21 runs are not done" in capsys.readouterr().err
+
+
+def test_a_rate_at_which_a_run_failed_is_not_chosen(
+    tuned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """fedavg, skewed, lr 0.3 (runs 6 and 7) is the best until a seed of it fails."""
+    summary = tuned / "run6" / "summary.json"
+    failed = {"status": "failed", "reason": "metric 'loss' is nan"}
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | failed))
+    assert main([str(tuned)]) == 0
+    assert "| fedavg | **20.00** | failed |" in capsys.readouterr().out
