@@ -98,8 +98,8 @@ class BaseStrategy(Strategy):
         return {name: self.model.size for name in self.expects}
 
     @classmethod
-    def misfit(cls, params: Any, has_statistics: bool) -> str:
-        """Return why settings do not fit the model; "" if they do."""
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
+        """Return why settings do not fit the model or the local steps; "" if they do."""
         return ""
 
     def result(self) -> Vector:

@@ -90,7 +90,8 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     check_tracking(config.tracking)
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
-    problem = registry.find(config.algo).strategy.misfit(params_of(config), has_statistics)
+    strategy, params = registry.find(config.algo).strategy, params_of(config)
+    problem = strategy.misfit(params, has_statistics, config.plain_steps)
     if problem:
         raise UserError(problem)
     return module
