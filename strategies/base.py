@@ -110,6 +110,10 @@ class BaseStrategy(Strategy):
         """Return models, by name, that the method could have as its result; scored at the end."""
         return {}
 
+    def kept(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return files of arrays, by name, that the run's folder keeps; written at the end."""
+        return {}
+
     def state(self) -> dict[str, Any]:
         """Return what must survive a restart: arrays, and scalars that JSON can hold."""
         return {"expelled": sorted(self.expelled)}
@@ -260,11 +264,7 @@ class BaseStrategy(Strategy):
             self._note(sentence)
 
     def _messages(
-        self,
-        kind: str,
-        server_round: int,
-        clients: list[int],
-        scalars: Mapping[str, Any],
+        self, kind: str, server_round: int, clients: list[int], scalars: Mapping[str, Any]
     ) -> list[Message]:
         training = kind == MessageType.TRAIN
         shared = self.broadcast() if training else self.evaluation_broadcast()
