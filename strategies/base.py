@@ -110,7 +110,7 @@ class BaseStrategy(Strategy):
         """Return models, by name, that the method could have as its result; scored at the end."""
         return {}
 
-    def kept(self) -> dict[str, dict[str, np.ndarray]]:
+    def kept_files(self) -> dict[str, dict[str, np.ndarray]]:
         """Return files of arrays, by name, that the run's folder keeps; written at the end."""
         return {}
 

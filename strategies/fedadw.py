@@ -91,7 +91,7 @@ class FedAdw(BaseStrategy):
         )
         return self.step(this_round, weights)
 
-    def kept(self) -> dict[str, dict[str, np.ndarray]]:
+    def kept_files(self) -> dict[str, dict[str, np.ndarray]]:
         """Return the mixing weights that were sent last: per layer, a row per client."""
         layers = {n: np.ascontiguousarray(self.ala_weights[:, p]) for n, p in self.parts.items()}
         return {"mixing-weights": layers} if layers else {}

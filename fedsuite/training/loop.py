@@ -177,7 +177,7 @@ class TrainingLoop:
         if self.strategy.shares_model:
             self.model.load(self.strategy.result(), self.strategy.buffers)
             self.record.save_model(self.model.named_tensors())
-        for name, arrays in self.strategy.kept().items():
+        for name, arrays in self.strategy.kept_files().items():
             write_atomically(self.record.folder / f"{name}.safetensors", save(arrays))
         if self.algorithm.client.personal:
             self._save_client_models()

@@ -123,10 +123,10 @@ def test_the_last_mixing_weights_are_kept_and_their_means_recorded() -> None:
 def test_the_last_mixing_weights_are_a_file_of_the_run() -> None:
     """Client 1 has sent none: its entries are one, the global model's."""
     strategy, _ = mixing([[0.5] * 8 + [1.0, 1.0, 0.0, 0.0], [1.0] * 8 + [0.0] * 4])
-    weights = strategy.kept()["mixing-weights"]
+    weights = strategy.kept_files()["mixing-weights"]
     assert weights["conv"].tolist() == [[0.5] * 8, [1.0] * 8, [1.0] * 8]
     assert weights["fc"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
-    assert FedAdw(strategy.info).kept() == {}
+    assert FedAdw(strategy.info).kept_files() == {}
 
 
 def test_only_the_top_layers_weights_are_expected() -> None:
