@@ -102,6 +102,7 @@ FEDBAC_BASE = {
     "eval-rows": 2000,
 }
 SHARDS = {"partition": "shards", "num-shards": 300, "shards-per-client": 2, "local-epochs": 1}
+PRINTED = {"algo": "fedbac", "fedbac.floor": 0.0}
 GENTLE = {**SHARDS, "lr": 0.01, "momentum": 0.0}
 MIXED = {"partition": "iid", "local-steps": 7}
 
@@ -165,19 +166,19 @@ BLOCKS: dict[str, Block] = {
     "fedbac": Block(
         {**FEDBAC_BASE, **SHARDS},
         {
-            "fedbac": {"algo": "fedbac"},
-            "printed": {"algo": "fedbac", "fedbac.floor": 0.0},
-            "current": {"algo": "fedbac", "fedbac.floor": 0.0, "fedbac.reference": "current"},
-            "no-regulariser": {"algo": "fedbac", "fedbac.regularizer": "none"},
+            "fedbac": PRINTED,
+            "floor": {"algo": "fedbac"},
+            "current": {**PRINTED, "fedbac.reference": "current"},
+            "no-regulariser": {**PRINTED, "fedbac.regularizer": "none"},
             "fedavg": {"algo": "fedavg"},
         },
     ),
     "fedbac-checks": Block(
         {**FEDBAC_BASE, "model": "lenet"},
         {
-            "fedbac-gentle": {"algo": "fedbac", **GENTLE},
+            "fedbac-gentle": {**PRINTED, **GENTLE},
             "fedavg-gentle": {"algo": "fedavg", **GENTLE},
-            "fedbac-iid": {"algo": "fedbac", **MIXED},
+            "fedbac-iid": {**PRINTED, **MIXED},
             "fedavg-iid": {"algo": "fedavg", **MIXED},
         },
         seeds=(1,),

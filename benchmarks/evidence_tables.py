@@ -180,7 +180,7 @@ def couplings(runs: Runs) -> str:
     """Write FedBaC's own diagnostics, means over the second half of the rounds."""
     names = ("reliability_coupling", "contribution_coupling", "fairness_gap")
     rows = []
-    for cell in ("fedbac", "printed", "current", "no-regulariser"):
+    for cell in ("fedbac", "floor", "current", "no-regulariser"):
         files = [RunFolder(folder).history_file for folder in runs.folders(cell)]
         histories = [read_lines(file) for file in files]
         halves = [[r for r in h if r["round"] > h[-1]["round"] / 2] for h in histories]

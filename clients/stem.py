@@ -1,7 +1,8 @@
 """STEM's client (Khanduri et al., NeurIPS 2021): each step needs the batch's gradient twice.
 
 ``v_k = g(w_k) + (1 - a)(v_{k-1} - g(w_{k-1}))``, both gradients on the batch of step ``k``.
-By default the last step is left to the server, which averages directions as well as models.
+By default the last step is left to the server, which averages directions as well as models. With
+``a = 1`` nothing is kept, no direction is needed, and a client takes all its steps itself.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class StemClient(Client):
         self.previous = self.tensor(received["model"]).add_(self.direction, alpha=step_back)
         reply = super().train_round(received)
         reply.vectors["direction"] = to_numpy(self.direction)
-        if self.params.form == "paper":
+        if self.params.form == "paper" and self.params.a < 1:
             reply.vectors["update"] = to_numpy(self.previous) - received["model"]
         return reply
 

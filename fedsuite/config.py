@@ -164,6 +164,11 @@ class RunConfig:
         """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
 
+    @property
+    def plain_steps(self) -> bool:
+        """Whether a local step is ``-lr`` times a gradient: no momentum, decay or Adam."""
+        return self.optimizer == "sgd" and not (self.momentum or self.weight_decay)
+
     def learning_rate(self, server_round: int) -> float:
         """Local learning rate in a round."""
         if self.lr_schedule == "constant":

@@ -98,8 +98,8 @@ class BaseStrategy(Strategy):
         return {name: self.model.size for name in self.expects}
 
     @classmethod
-    def misfit(cls, params: Any, has_statistics: bool) -> str:
-        """Return why settings do not fit the model; "" if they do."""
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
+        """Return why settings do not fit the model or the local steps; "" if they do."""
         return ""
 
     def result(self) -> Vector:
@@ -108,6 +108,10 @@ class BaseStrategy(Strategy):
 
     def other_outputs(self) -> dict[str, Vector]:
         """Return models, by name, that the method could have as its result; scored at the end."""
+        return {}
+
+    def kept_files(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return files of arrays, by name, that the run's folder keeps; written at the end."""
         return {}
 
     def state(self) -> dict[str, Any]:
@@ -260,11 +264,7 @@ class BaseStrategy(Strategy):
             self._note(sentence)
 
     def _messages(
-        self,
-        kind: str,
-        server_round: int,
-        clients: list[int],
-        scalars: Mapping[str, Any],
+        self, kind: str, server_round: int, clients: list[int], scalars: Mapping[str, Any]
     ) -> list[Message]:
         training = kind == MessageType.TRAIN
         shared = self.broadcast() if training else self.evaluation_broadcast()

@@ -91,6 +91,11 @@ class FedAdw(BaseStrategy):
         )
         return self.step(this_round, weights)
 
+    def kept_files(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return the mixing weights that were sent last: per layer, a row per client."""
+        layers = {n: np.ascontiguousarray(self.ala_weights[:, p]) for n, p in self.parts.items()}
+        return {"mixing-weights": layers} if layers else {}
+
     def state(self) -> dict[str, Any]:
         """Return each client's last mixing weights."""
         return super().state() | {"ala_weights": self.ala_weights}

@@ -5,8 +5,9 @@ Learning", NeurIPS 2021; and the form of it in TACO's Algorithm 1.
 Client: ``v_k = g_k + (1 - a)(v_{k-1} - grad at w_{k-1}, same batch)``, ``w_{k+1} = w_k - lr v_k``.
 Server: ``v = mean_i v_i``, ``w <- w - server_lr (mean_i Delta_i + lr v)`` with ``v_i`` the client's
 last direction; ``v`` is every client's first ``v_{k-1}`` in the next round. ``paper``: ``Delta_i``
-ends at ``w_{K-1}``, where ``v_i`` was measured, so that it is applied once. ``taco``: it ends at
-``w_K``, and the server applies ``v_i`` a second time.
+ends at ``w_{K-1}``, where ``v_i`` was measured, so that it is applied once; with ``a = 1``, which
+keeps no direction, clients take that step themselves. ``taco``: ``Delta_i`` ends at ``w_K``, and
+the server applies ``v_i`` a second time.
 """
 
 from __future__ import annotations
@@ -47,6 +48,17 @@ class Stem(BaseStrategy):
         self.direction: Vector = np.zeros(0, dtype=np.float32)
         self.last_step = 0.0
 
+    @classmethod
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
+        """Refuse local steps that are not ``lr v``: the server takes each client's last one."""
+        if plain_steps or params.form == "taco" or params.a == 1:
+            return ""
+        return (
+            "stem.form=paper needs plain local steps: the server takes the clients' last step, and "
+            "knows neither their momentum nor Adam's moments nor weight decay. Use optimizer=sgd "
+            "momentum=0 weight-decay=0, or stem.form=taco."
+        )
+
     def broadcast(self) -> dict[str, Vector]:
         """Send the mean direction, zero in the first round."""
         return {"direction": self.direction if self.direction.size else np.zeros_like(self.model)}
@@ -60,7 +72,9 @@ class Stem(BaseStrategy):
         weights = uniform_weights(len(this_round.clients))
         self.direction = weighted_sum(weights, this_round.arrays["direction"])
         self.last_step = self.info.server_lr * this_round.lr
-        move = server_move(self.combine(this_round, weights), self.direction, this_round.lr)
+        move = self.combine(this_round, weights)
+        if self.params.form == "taco" or self.params.a < 1:
+            move = server_move(move, self.direction, this_round.lr)
         return self.advance(this_round, move)
 
     def state(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +66,6 @@ class Taco(BaseStrategy):
     """Tailored correction coefficients, tailored aggregation, freeloader ejection."""
 
     Params = TacoParams
-    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"norm": (0.0, math.inf)}
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)
@@ -77,7 +76,7 @@ class Taco(BaseStrategy):
         self.momentum_unit = 1.0
 
     @classmethod
-    def misfit(cls, params: Any, has_statistics: bool) -> str:
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
         """Refuse ``z`` for a model with statistics, which belong to ``w`` alone."""
         if params.output == "w" or not has_statistics:
             return ""

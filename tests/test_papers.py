@@ -110,6 +110,13 @@ def test_fedadws_mixing_weights_are_in_the_record_on_request(experiment: Experim
     assert sum(last) / 4 == pytest.approx(rounds[3]["ala_fc"])
     sent = {row["upload_bytes"] for row in clients}
     assert sent == {4 * (2834 + 16 * 8 + 8 + 8 * 10 + 10)}
+    kept = load_file(folder / "mixing-weights.safetensors")
+    assert {name: rows.shape for name, rows in kept.items()} == {
+        "hidden.2": (4, 16 * 8 + 8),
+        "fc": (4, 8 * 10 + 10),
+    }
+    assert kept["fc"].mean(axis=1, dtype=np.float64).tolist() == pytest.approx(last)
+    assert not (experiment("fedadw") / "mixing-weights.safetensors").exists()
 
 
 @pytest.mark.parametrize("algo", PAPERS)

@@ -76,8 +76,13 @@ def layers(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
 
 
 def top_layers(shapes: Mapping[str, tuple[int, ...]], count: int) -> dict[str, slice]:
-    """Return where the last ``count`` layers lie; 0 means all, from the first entry on."""
+    """Return where the last ``count`` layers lie; 0 means all, from the first entry on.
+
+    A model without a weight of two dimensions is one layer.
+    """
     found = list(layers(shapes).items())
+    if shapes and not found:
+        return {"model": slice(0, sum(prod(shape) for shape in shapes.values()))}
     chosen = dict(found[-count:])
     if found and len(chosen) == len(found):
         chosen[found[0][0]] = slice(0, found[0][1].stop)

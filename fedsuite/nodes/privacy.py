@@ -21,6 +21,7 @@ from fedsuite.core.settings import UserError
 
 KEYS = ("dp-clipping-norm", "dp-epsilon", "dp-delta")
 UPDATE = ["update"]
+EXACT = "norm"  # a number of the update as it was before noise, which the server does not need
 NEXT_TO_NOTHING = 1e-18  # the least whose square is a float32 above zero, roughly
 
 
@@ -62,6 +63,7 @@ def local_privacy(message: Message, context: Context, call_next: ClientAppCallab
         client = int(name.partition(".")[2])
         reply.content = write_results([Result(client, error=reason)])
         return reply
+    reply.content.metric_records[name.replace("arrays", "metrics")].pop(EXACT, None)
     update = record["update"].numpy()
     if not update.any():  # LocalDpMod divides by the norm
         reply.content[name] = write_arrays({"update": np.full_like(update, NEXT_TO_NOTHING)})

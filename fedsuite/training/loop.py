@@ -15,12 +15,14 @@ from typing import Any
 
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
+from safetensors.numpy import save
 from torch import nn
 
 from clients.state import check_states, list_states
 from fedsuite import registry
 from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
 from fedsuite.core import seeds
+from fedsuite.core.files import write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
@@ -90,7 +92,8 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     check_tracking(config.tracking)
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
-    problem = registry.find(config.algo).strategy.misfit(params_of(config), has_statistics)
+    strategy, params = registry.find(config.algo).strategy, params_of(config)
+    problem = strategy.misfit(params, has_statistics, config.plain_steps)
     if problem:
         raise UserError(problem)
     return module
@@ -174,6 +177,8 @@ class TrainingLoop:
         if self.strategy.shares_model:
             self.model.load(self.strategy.result(), self.strategy.buffers)
             self.record.save_model(self.model.named_tensors())
+        for name, arrays in self.strategy.kept_files().items():
+            write_atomically(self.record.folder / f"{name}.safetensors", save(arrays))
         if self.algorithm.client.personal:
             self._save_client_models()
         return status

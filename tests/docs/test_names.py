@@ -186,3 +186,8 @@ def test_what_does_not_exist_is_found() -> None:
         find("fedsuite.core.settings.settings")
     with pytest.raises(ModuleNotFoundError):
         find("strategy.base")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_place_is_left_to_fill_in(page: Path) -> None:
+    assert not re.findall(r"@@\w+@@", page.read_text(encoding="utf-8"))

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.training.loop import check_feasible
 
 pytestmark = pytest.mark.slow
 Experiment = Callable[..., Path]
@@ -35,6 +38,7 @@ OFF = [
     ("foolsgold", FOOLSGOLD | {"foolsgold.kappa": 0}, "avg"),
     ("scaffold", {"scaffold.coefficient": 0}, "avg"),
     ("scaffold-tailored", {"scaffold-tailored.coefficient": 0}, "avg"),
+    ("stem", {"stem.a": 1}, "avg"),
 ]
 
 
@@ -51,15 +55,27 @@ def test_with_its_idea_off_it_is_plain_averaging(
     assert model(experiment(algo, **settings, **off)) == model(experiment(plain, **settings))
 
 
-def test_stem_without_memory_is_plain_averaging_to_rounding(experiment: Experiment) -> None:
-    """The last step is the server's, at the mean of where clients measured it."""
-    settings = {"local_epochs": 2, "num_rounds": 3, "server_lr": 0.7}
-    ours, plain = (
-        load_file(experiment(algo, **settings, **own) / "model.safetensors")
-        for algo, own in (("stem", {"stem.a": 1}), ("avg", {}))
-    )
-    for name, tensor in plain.items():
-        np.testing.assert_allclose(ours[name], tensor, atol=2e-6)
+@pytest.mark.parametrize(
+    "how",
+    [{"momentum": 0.9}, {"weight_decay": 0.1}, {"optimizer": "adam"}],
+    ids=lambda how: next(iter(how)),
+)
+def test_stem_refuses_steps_that_the_server_cannot_take(
+    experiment: Experiment, how: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match="stem.form=paper needs plain local steps"):
+        experiment("stem", run_name="refused", **how)
+    values = {"algo": "stem", **{name.replace("_", "-"): value for name, value in how.items()}}
+    with pytest.raises(UserError, match="or stem.form=taco"):
+        check_feasible(parse(values))
+    check_feasible(parse(values | {"stem.form": "taco"}))
+    check_feasible(parse(values | {"stem.a": 1}))
+
+
+def test_stem_without_memory_is_plain_averaging_with_any_optimiser(experiment: Experiment) -> None:
+    settings = {"optimizer": "adam", "lr": 0.001, "weight_decay": 0.1}
+    ours, plain = experiment("stem", **settings, **{"stem.a": 1}), experiment("avg", **settings)
+    assert model(ours) == model(plain)
 
 
 @pytest.mark.usefixtures("small_resnet")
@@ -82,7 +98,8 @@ def test_clients_who_all_freeload_but_one(experiment: Experiment, algo: str) -> 
 @pytest.mark.parametrize("algo", BASELINES)
 @pytest.mark.parametrize("how", [{"optimizer": "adam", "lr": 0.001}, {"momentum": 0.9, "lr": 0.01}])
 def test_other_optimisers_train_too(experiment: Experiment, algo: str, how: dict[str, Any]) -> None:
-    folder = experiment(algo, num_rounds=4, eval_every=2, **how)
+    own = {"stem.form": "taco"} if algo == "stem" else {}
+    folder = experiment(algo, num_rounds=4, eval_every=2, **how, **own)
     rows = read_lines(folder / "history.jsonl")
     assert rows[-1]["loss"] < rows[0]["loss"]
     assert read_document(folder / "summary.json")["failed_replies"] == 0
@@ -99,7 +116,8 @@ def test_nodes_do_not_matter(experiment: Experiment, algo: str) -> None:
 def test_it_learns_the_digits(experiment: Experiment, algo: str) -> None:
     """Plain averaging has 0.78 here, and 0.64 to 0.86 over seeds; guessing has 0.1.
 
-    The best round counts: at this rate STEM oscillates.
+    STEM needs a lower rate: at 0.1 it oscillates.
     """
-    folder = experiment(algo, num_rounds=12)
-    assert read_document(folder / "summary.json")["best_accuracy"] > 0.5
+    own = {"lr": 0.03} if algo == "stem" else {}
+    folder = experiment(algo, num_rounds=12, **own)
+    assert read_document(folder / "summary.json")["final_accuracy"] > 0.5

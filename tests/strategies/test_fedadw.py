@@ -73,20 +73,26 @@ def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
     assert model[0] == pytest.approx(expected)
 
 
-SHAPES = {"conv.weight": (2, 1), "norm.weight": (3,), "norm.bias": (3,), "fc.weight": (1, 4)}
+SHAPES = {
+    "stem.weight": (5, 1),
+    "conv.weight": (2, 1),
+    "norm.weight": (3,),
+    "norm.bias": (3,),
+    "fc.weight": (1, 4),
+}
 
 
 def mixing(sent: list[list[float]]) -> tuple[FedAdw, Round]:
     """A round in which clients 0 and 2 of three send the weights of the layer below fc and fc."""
     info = RunInfo(num_clients=3, client_sizes={0: 1, 1: 1, 2: 1}, seed=0, shapes=SHAPES)
     strategy = FedAdw(info, FedAdwParams(send_weights=True))
-    strategy.model = np.zeros(12, np.float32)
+    strategy.model = np.zeros(17, np.float32)
     this_round = Round(
         number=1,
         model=strategy.model,
         clients=[0, 2],
         arrays={
-            "update": np.zeros((2, 12), np.float32),
+            "update": np.zeros((2, 17), np.float32),
             "ala_weights": np.array(sent, np.float32),
         },
         buffers=np.zeros((2, 0), np.float32),
@@ -100,16 +106,27 @@ def mixing(sent: list[list[float]]) -> tuple[FedAdw, Round]:
 
 
 def test_the_last_mixing_weights_are_kept_and_their_means_recorded() -> None:
-    """Conv has two entries and takes the six of the norm with it, fc has four."""
+    """Conv has two entries and takes the six of the norm with it, fc has four; the stem's five
+    entries, the lowest of three layers, are not among them.
+    """
     rows = [[0.5] * 8 + [1.0, 1.0, 0.0, 0.0], [1.0] * 8 + [0.0] * 4]
     strategy, this_round = mixing(rows)
-    assert strategy.lengths() == {"update": 12, "ala_weights": 12}
+    assert strategy.lengths() == {"update": 17, "ala_weights": 12}
     assert this_round.scalars == {"ala_conv": 0.75, "ala_fc": 0.25}
     assert this_round.per_client["ala_fc"].tolist() == [0.5, 0.0]
     assert strategy.ala_weights.tolist() == [rows[0], [1.0] * 12, rows[1]]
     again = FedAdw(strategy.info, strategy.params)
     again.load_state(strategy.state())
     assert np.array_equal(again.ala_weights, strategy.ala_weights)
+
+
+def test_the_last_mixing_weights_are_a_file_of_the_run() -> None:
+    """Client 1 has sent none: its entries are one, the global model's."""
+    strategy, _ = mixing([[0.5] * 8 + [1.0, 1.0, 0.0, 0.0], [1.0] * 8 + [0.0] * 4])
+    weights = strategy.kept_files()["mixing-weights"]
+    assert weights["conv"].tolist() == [[0.5] * 8, [1.0] * 8, [1.0] * 8]
+    assert weights["fc"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    assert FedAdw(strategy.info).kept_files() == {}
 
 
 def test_only_the_top_layers_weights_are_expected() -> None:

@@ -290,20 +290,17 @@ def test_freeloaders_are_found_and_the_honest_kept_with_noise_and_scale() -> Non
 
 
 def test_a_norm_that_lies_does_not_matter() -> None:
-    """Client 0 says that its update is tiny, or huge: coefficients come from the update itself."""
+    """Whatever client 0 says of its update's length, coefficients come from the update itself."""
     updates = {0: [3.0, 0.0], 1: [0.0, 3.0]}
     found = []
-    for said in (3.0, 1e-9, 1e30):
+    for said in (3.0, 1e-9, 1e30, -1.0):
         strategy = taco()
         sent = {c: result(c, u, norm=said if c == 0 else 3.0) for c, u in updates.items()}
         one_round(strategy, reply_with(sent), [0, 0])
         found.append(strategy.alpha.tolist())
         assert [row["norm"] for row in strategy.round_record.rows] == [3.0, 3.0]
-    assert found[0] == found[1] == found[2]
-    strategy = taco()
-    sent = {0: result(0, updates[0], norm=-1.0), 1: result(1, updates[1], norm=3.0)}
-    one_round(strategy, reply_with(sent), [0, 0])
-    assert [row["status"] for row in strategy.round_record.rows] == ["failed", "ok"]
+        assert [row["status"] for row in strategy.round_record.rows] == ["ok", "ok"]
+    assert found == found[:1] * 4
 
 
 def test_an_expulsion_is_noted_in_its_round() -> None:

@@ -185,7 +185,7 @@ def test_every_scheme_has_a_summary() -> None:
             {"classes_per_client": 1},
             ["classes-per-client = 1", "6 clients, 6 samples", "fewer clients"],
         ),
-        ("natural", TEN_CLASSES, 5, {}, ["'natural'", "femnist", "shakespeare"]),
+        ("natural", TEN_CLASSES, 5, {}, ["'natural'", "femnist or femnist-digits", "shakespeare"]),
         # One class each for A, B, C, A: two hold class 0, which has a single row.
         ("groups", [0] + [1] * 9, 4, {}, ["'groups' left client", "4 clients, 10 samples"]),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from fedsuite.core.vector import (
     cosines,
@@ -57,6 +58,12 @@ def test_layers_by_hand() -> None:
     first = {"scale.weight": (5,)} | shapes
     assert top_layers(first, 0) == {"conv": slice(0, 15), "fc": slice(15, 21)}
     assert top_layers({}, 2) == {}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_model_of_vectors_alone_is_one_layer(count: int) -> None:
+    shapes = {"norm.weight": (3,), "norm.bias": (3,), "scale": (1,)}
+    assert top_layers(shapes, count) == {"model": slice(0, 7)}
 
 
 def test_cosines_by_hand_and_within_one() -> None:

@@ -164,3 +164,11 @@ def test_all_three_are_needed(left_out: str) -> None:
 
 def test_whole_numbers_will_do() -> None:
     assert read_privacy({"dp-clipping-norm": 1, "dp-epsilon": 5, "dp-delta": 0.5}) is not None
+
+
+def test_the_updates_exact_length_does_not_leave_the_node() -> None:
+    """TACO's clients send it beside the update; without privacy it passes."""
+    result = Result(6, {"update": UPDATE}, {"num-examples": 9, "norm": 5.0})
+    assert read_result(exchange([result]).content, 6).metrics == {"num-examples": 9}
+    freely = exchange([result], node_config={})
+    assert read_result(freely.content, 6).metrics == {"num-examples": 9, "norm": 5.0}
