@@ -22,6 +22,7 @@ from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible
+from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 
 TAIL = 40
 
@@ -35,7 +36,9 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     console = Console()
     config, folder = claim_folder(config)
     pick_device(config.device)
-    check_feasible(config)
+    task, _ = check_feasible(config)
+    if config.resume:
+        check_split(RunFolder(folder), task.split.fingerprint)
     announce(config, console)
 
     def show_progress(is_running: IsRunning) -> None:
@@ -50,14 +53,21 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
-    """Name the run if it has no name; refuse a folder that another run has, or is writing."""
+    """Name the run if it has no name; refuse a folder that another run has, or is writing.
+
+    A run to be resumed is refused here too, before an engine starts, if its record is damaged.
+    """
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = RunFolder.of(config)
     if not config.resume:
         folder.refuse_existing()
-    elif folder.exists:
-        RunRecord.hold(folder.path).close()
+    else:
+        held = RunRecord.hold(folder.path)
+        try:
+            find_checkpoint(held, resumed_config(config))
+        finally:
+            held.close()
     return config, folder.path
 
 

@@ -167,7 +167,8 @@ class RunFolder:
         if status:
             if status not in set(RunState):
                 raise ValueError(f"{self.summary_file.name} has an unknown status: {status!r}")
-            return RunState(status)
+            resumed = not RunState(status).done and self.is_being_written
+            return RunState.RUNNING if resumed else RunState(status)
         if self.is_being_written:
             return RunState.RUNNING
         return RunState.NOT_FINISHED if self.exists else RunState.NOT_STARTED

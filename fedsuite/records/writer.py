@@ -84,27 +84,38 @@ class RunRecord:
 
         Nothing is dropped if a line is damaged or the checkpoint's round is not there.
         """
+        kept = self.lines_until(last_round)
+        self._rounds = kept[self.files.history_file]
+        for path, rows in kept.items():
+            write_atomically(path, "".join(map(json_line, rows)).encode())
+        self.files.summary_file.unlink(missing_ok=True)
+        self._open()
+
+    def lines_until(self, last_round: int | None) -> dict[Path, list[dict[str, Any]]]:
+        """Return the lines of each file up to a round (None: all).
+
+        Refuse damaged lines, and a history that lacks the round.
+        """
         kept: dict[Path, list[dict[str, Any]]] = {}
         for path in (self.files.clients_file, self.files.history_file):
             reader = LineReader(path)
             rows = reader.new_lines()
-            if reader.damaged:
+            numbered = all(type(row.get("round")) is int for row in rows)
+            damage = reader.damage or ("" if numbered else f"a line of {path.name} has no round")
+            if damage:
                 raise UserError(
-                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the "
+                    f"The run in {self.folder} cannot be resumed: {damage}. Restore the "
                     "file from a copy, or delete what is damaged; it then stays unknown."
                 )
-            kept[path] = [row for row in rows if row["round"] <= last_round]
-        self._rounds = kept[self.files.history_file]
-        if last_round >= 0 and last_round not in (row["round"] for row in self._rounds):
+            kept[path] = [row for row in rows if last_round is None or row["round"] <= last_round]
+        rounds = [row["round"] for row in kept[self.files.history_file]]
+        if last_round is not None and last_round >= 0 and last_round not in rounds:
             raise UserError(
                 f"The run in {self.folder} cannot be resumed: its checkpoint is of round "
                 f"{last_round}, which {self.files.history_file.name} lacks. Restore the file from "
                 "a copy."
             )
-        for path, rows in kept.items():
-            write_atomically(path, "".join(map(json_line, rows)).encode())
-        self.files.summary_file.unlink(missing_ok=True)
-        self._open()
+        return kept
 
     def save_config(self, config: RunConfig) -> None:
         """Replace the settings of a run whose federation has grown."""

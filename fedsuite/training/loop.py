@@ -17,21 +17,22 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 from torch import nn
 
-from clients.state import check_states, list_states
+from clients.state import list_states
 from fedsuite import registry
-from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
+from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.contract import IDENTITIES
 from fedsuite.nodes.setup import RunSetup, set_up
-from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name
 from fedsuite.records.history import describe_round
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
+from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import check_tracking, open_tracker
 from strategies.base import RoundRecord, RunInfo
@@ -54,7 +55,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     held = RunRecord.hold(folder.path) if config.resume else None
     try:
         config = resumed_config(config) if held else config
-        checkpoint = load_checkpoint(folder.path) if held else None
+        checkpoint = find_checkpoint(held, config) if held else None
         setup = set_up(config, grid, folder.path, checkpoint)
         module = _build(setup.config, setup.task)
         record = _open_record(setup, engine, held, checkpoint)
@@ -63,6 +64,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
             held.close()
         raise
     log.info("%s%s", RESULTS_ARE_IN, folder.path)
+    loop: TrainingLoop | None = None
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()
@@ -71,7 +73,9 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         if not isinstance(error, Exception):
             status = RunState.INTERRUPTED
             reason = f"interrupted; resume it with `{folder.resume_command}`"
-        record.finish(summarise(setup.config, record.history(), [], status, reason))
+        expelled = loop.strategy.expelled if loop else set()
+        config = loop.config if loop else setup.config
+        record.finish(summarise(config, record.history(), expelled, status, reason))
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
     others = loop.other_output_accuracy()
@@ -96,12 +100,6 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     return module
 
 
-def resumed_config(config: RunConfig) -> RunConfig:
-    """Return the recorded settings of the run to resume; only where it runs may change."""
-    kept = {name: getattr(config, name) for name in RUNTIME_KEYS}
-    return dataclasses.replace(RunFolder.of(config).read_config(), **kept)
-
-
 def _open_record(
     setup: RunSetup, engine: str, held: RunRecord | None, checkpoint: Checkpoint | None
 ) -> RunRecord:
@@ -110,14 +108,7 @@ def _open_record(
         record = RunRecord.create(config, provenance(config, engine, split))
         setup.nodes.save(record.folder)
         return record
-    recorded = held.files.read_provenance()["split-fingerprint"]
-    if recorded != split:
-        raise UserError(
-            f"The run in {held.folder} has the split {recorded}, but the data here gives the "
-            f"split {split}: the data or a library has changed. Start a new run."
-        )
-    if checkpoint is not None:
-        check_states(held.files.client_states, checkpoint.client_states)
+    check_split(held.files, split)
     held.rewind(checkpoint.round if checkpoint is not None else -1)
     return held
 
