@@ -110,7 +110,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 class LineReader:
     """Reads the lines that are appended to a file, each once.
 
-    ``damaged`` are the numbers, from 1, of complete lines that are no JSON object; they are left out.
+    ``damaged`` are the numbers, from 1, of complete lines that are no JSON object; these are left
+    out.
     """
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,6 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
-from fedsuite.engines.contract import FAILED, INCOMPLETE
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -37,6 +36,7 @@ from fedsuite.flower.commands import (
 )
 from fedsuite.flower.connections import Connection
 from fedsuite.records.folder import RunFolder, default_name
+from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 

@@ -12,11 +12,11 @@ from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
-from fedsuite.engines.contract import FAILED, INCOMPLETE, EngineOptions, IsRunning
+from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
-from fedsuite.records.folder import RunFolder, default_name
-from fedsuite.records.reader import read_run
+from fedsuite.records.folder import RunFolder, RunIsDone, default_name
+from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
@@ -46,7 +46,10 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
 
     execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
     files = RunFolder(folder)
-    status = conclude(folder, console, Process.is_current(files.writer))
+    mine = Process.is_current(files.writer)
+    if config.resume and not mine and files.state.done:
+        raise RunIsDone(files)
+    status = conclude(folder, console, mine)
     if status == FAILED and files.exists:
         print(f"fedsuite: to resume it: `{files.resume_command}`", file=sys.stderr)
     return status
@@ -99,7 +102,7 @@ def conclude(folder: Path, console: Console, mine: bool = True) -> int:
         return FAILED
     run = read_run(folder)
     show(run, console)
-    return INCOMPLETE if run.summary.get("missing_updates") else 0
+    return run.exit_status
 
 
 def failure(folder: Path, mine: bool = True) -> str:

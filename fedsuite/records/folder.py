@@ -216,6 +216,16 @@ class RunFolder:
             )
 
 
+class RunIsDone(UserError):
+    """There is nothing to resume, perhaps since another command has just finished the run."""
+
+    def __init__(self, files: RunFolder) -> None:
+        super().__init__(
+            f"The run in {files.path} is done; there is nothing to resume. "
+            f"`{files.command('show')}` shows it."
+        )
+
+
 @dataclass(frozen=True)
 class SuiteFolder:
     """The folder of a suite's runs."""

@@ -28,7 +28,7 @@ from fedsuite.core.files import (
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND
-from fedsuite.records.folder import RunFolder
+from fedsuite.records.folder import RunFolder, RunIsDone
 from fedsuite.records.provenance import META, RUN_ID
 
 LOCK_WAIT = 15.0
@@ -73,10 +73,7 @@ class RunRecord:
         record._acquire()
         if record.files.state.done:
             record.close()
-            raise UserError(
-                f"The run in {folder} is done; there is nothing to resume. "
-                f"`{record.files.command('show')}` shows it."
-            )
+            raise RunIsDone(record.files)
         return record
 
     def rewind(self, last_round: int) -> None:
@@ -133,13 +130,18 @@ class RunRecord:
 
     def add_round(self, row: Mapping[str, Any], client_rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a round and its clients; readers see them when this returns."""
-        assert self._history is not None and self._clients is not None
-        self._clients.write("".join(json_line({"round": row["round"], **r}) for r in client_rows))
-        self._clients.flush()
+        assert self._history is not None
+        self.add_client_rows(row["round"], client_rows)
         line = json_line(row)
         self._history.write(line)
         self._history.flush()
         self._rounds.append(json.loads(line))
+
+    def add_client_rows(self, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append what is known of clients in a round."""
+        assert self._clients is not None
+        self._clients.write("".join(json_line({"round": number, **row}) for row in rows))
+        self._clients.flush()
 
     def sync(self) -> None:
         """Force what was appended to the disk, before a checkpoint relies on it."""

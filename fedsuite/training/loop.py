@@ -79,8 +79,8 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
     others = loop.other_output_accuracy()
-    outputs = {"other_output_accuracy": others, "saved_models": loop.saved_models}
-    record.finish(summary | outputs)
+    models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
+    record.finish(summary | {"other_output_accuracy": others} | models)
     return folder.path
 
 
@@ -138,6 +138,7 @@ class TrainingLoop:
         self.round = 0
         self.empty_rounds = 0
         self.saved_models: int | None = None
+        self.unsaved_models: int | None = None
         self.accuracies = [r["accuracy"] for r in record.history() if "accuracy" in r]
         self.is_new = checkpoint is None
         if checkpoint is not None:
@@ -194,12 +195,12 @@ class TrainingLoop:
 
     def _save_client_models(self) -> None:
         """Ask every client that is here to save the model it is scored with."""
-        request = ConfigRecord({SAVE_MODEL: True})
-        questions = self.strategy.configure_evaluate(
-            self.round, self.strategy.arrays(), request, self.grid
-        )
-        saved = self.strategy.collect_saved(self._exchange(questions))
-        self.saved_models = len(saved)
+        strategy, request = self.strategy, ConfigRecord({SAVE_MODEL: True})
+        questions = strategy.configure_evaluate(self.round, strategy.arrays(), request, self.grid)
+        asked, known = len(strategy.present()), len(strategy.round_record.rows)
+        self.saved_models = len(strategy.collect_saved(self._exchange(questions)))
+        self.unsaved_models = asked - self.saved_models
+        self.record.add_client_rows(self.round, strategy.round_record.rows[known:])
 
     def _meet_new_clients(self) -> None:
         """Wait until enough nodes are there; take in clients that came later."""
@@ -214,21 +215,30 @@ class TrainingLoop:
         return self.nodes.exchange(self.grid, list(messages), self.config.round_timeout)
 
     def _fail_after_empty_rounds(self) -> None:
-        """End a run in which too few clients reply, in the last round or in three in a row.
+        """End a run whose model does not change, in the last round or in three in a row.
 
         It ends with a client's reason. No checkpoint is of such a round: a resume repeats it.
         """
-        least = self.config.min_train_clients
-        enough = self.strategy.round_record.scalars.get("clients", 0) >= least
+        record, least = self.strategy.round_record, self.config.min_train_clients
+        enough = record.scalars.get("clients", 0) >= least and not record.is_void
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
         is_last = self.round == self.config.num_rounds
         if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
-            who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
             rounds = "round" if self.empty_rounds == 1 else f"{self.empty_rounds} rounds"
-            raise RunFailed(
-                f"{self._last_reason()}{who} gave a valid update in the last {rounds}; a resume "
-                "repeats what is missing"
+            raise RunFailed(self._why_empty(f"in the last {rounds}"))
+
+    def _why_empty(self, when: str) -> str:
+        least, count = self.config.min_train_clients, self.config.num_clients
+        if len(self.strategy.expelled) >= count:
+            return f"all {count} clients are expelled; nobody was left to train {when}"
+        if self.strategy.round_record.is_void:
+            return (
+                f"the aggregate was not finite {when}, so the model did not change: training "
+                "diverges. Lower the learning rate (lr), or server-lr"
             )
+        who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
+        gave = f"{who} gave a valid update {when}; a resume repeats what is missing"
+        return f"{self._last_reason()}{gave}"
 
     def _last_reason(self) -> str:
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]

@@ -168,8 +168,9 @@ def test_a_busy_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
         assert 0.2 <= time.monotonic() - began < 5.0
 
 
-def test_nothing_is_read_beyond_a_line_that_is_not_json(tmp_path: Path) -> None:
+def test_lines_that_are_no_object_are_left_out_and_named(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
-    path.write_text('{"a": 1}\nbroken\n{"a": 2}\n')
+    path.write_text('{"a": 1}\nbroken\nnull\n[1]\n{"a": 2}\n7')
     reader = LineReader(path)
-    assert reader.new_lines() == [{"a": 1}] and reader.new_lines() == []
+    assert reader.new_lines() == [{"a": 1}, {"a": 2}] and reader.new_lines() == []
+    assert reader.damage == "lines 2, 3, 4 of rounds.jsonl are damaged"

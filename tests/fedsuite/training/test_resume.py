@@ -212,9 +212,7 @@ def test_a_resumed_run_is_running_whatever_it_failed_of_before(cut: RunFolder) -
     assert cut.state is RunState.FAILED
 
 
-def test_anothers_folder_is_a_sentence(
-    cut: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_anothers_folder_is_a_sentence(cut: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     cut.lock_file.unlink(missing_ok=True)
     cut.lock_file.mkdir()  # cannot be opened, whoever one is
     assert main(["resume", str(cut.path), "--engine", "inline"]) == 2
