@@ -98,6 +98,8 @@ TABLE = (
     Metric("failed", "failed replies", "", LOWER, digits=0, in_summary=False),
     Metric("failed_replies", "failed replies", "", LOWER, digits=0),
     Metric("missing_updates", "missing client updates", "%", LOWER, share=True),
+    Metric("unscored", "unscored clients", "", LOWER, digits=0, in_summary=False),
+    Metric("unscored_clients", "clients unscored at the end", "", LOWER, digits=0),
     Metric("freeloader_tpr", "freeloader TPR", "%", HIGHER, share=True),
     Metric("freeloader_fpr", "freeloader FPR", "%", LOWER, share=True),
     Metric("lr", "learning rate", digits=4, in_summary=False),

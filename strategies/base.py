@@ -229,10 +229,8 @@ class BaseStrategy(Strategy):
         asked = sum(len(cohort) for cohort in self._asked.values())
         if len(valid) < asked:
             self._note(f"round {server_round}: {asked - len(valid)} of {asked} clients unscored")
-        if not valid:
-            return None
-        scores = self.round_record.add_scores(valid)
-        return MetricRecord({kebab(name): value for name, value in scores.items()})
+        scores = self.round_record.add_scores(valid, asked - len(valid))
+        return MetricRecord({kebab(n): value for n, value in scores.items()}) if scores else None
 
     def collect_saved(self, replies: Iterable[Message]) -> list[int]:
         """Return the clients that have saved their models."""
@@ -356,6 +354,7 @@ class BaseStrategy(Strategy):
                 f"round {this_round.number}: the aggregate is not finite; the model does not change"
             )
             self.load_state(before)
+            self.round_record.is_void = True
             return
         self.model = model
         if self.buffers.size and self.shares_model:

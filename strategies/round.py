@@ -13,6 +13,8 @@ from fedsuite.core.messages import Result
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
 from strategies.replies import snake_case
 
+NO_TEST_ROWS = "no test rows"
+
 
 @dataclass(frozen=True)
 class NoParams:
@@ -104,22 +106,38 @@ class Round:
 
 @dataclass
 class RoundRecord:
-    """What is recorded of a round: its numbers, and a row per client and phase."""
+    """What is recorded of a round: its numbers, and a row per client and phase.
+
+    ``is_void``: the clients' updates came to nothing, and the model did not change.
+    """
 
     scalars: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    is_void: bool = False
 
     def add_note(self, text: str) -> None:
         """Append a sentence to the round's note."""
         earlier = self.scalars.get("note")
         self.scalars["note"] = f"{earlier}; {text}" if earlier else text
 
-    def add_scores(self, results: Sequence[Result]) -> dict[str, float]:
-        """Add the clients' scores of themselves, one row each; return what they come to."""
-        correct = np.array([result.metrics["correct"] for result in results])
-        total = np.array([result.metrics["num-examples"] for result in results])
+    def add_scores(self, results: Sequence[Result], unscored: int = 0) -> dict[str, float]:
+        """Add the clients' scores of themselves, one row each; return what they come to.
+
+        A client without test rows has no score and is not ``unscored``, which is how many failed.
+        """
+        if unscored:
+            self.scalars["unscored"] = unscored
+        scored = [result for result in results if result.metrics["num-examples"]]
+        for result in results:
+            if not result.metrics["num-examples"]:
+                row = {"phase": "evaluate", "client": result.client, "status": NO_TEST_ROWS}
+                self.rows.append(row)
+        if not scored:
+            return {}
+        correct = np.array([result.metrics["correct"] for result in scored])
+        total = np.array([result.metrics["num-examples"] for result in scored])
         accuracy = correct / total
-        for result, value in zip(results, accuracy, strict=True):
+        for result, value in zip(scored, accuracy, strict=True):
             own = {"phase": "evaluate", "client": result.client, "status": "ok"}
             score = own | {"accuracy": float(value)}
             self.rows.append(score | snake_case(result.metrics) | score)

@@ -90,7 +90,7 @@ def resume(
     gpus: Gpus = 0.0,
 ) -> int:
     """Resume an interrupted run."""
-    from fedsuite.records.folder import RunFolder, find_run
+    from fedsuite.records.folder import RunFolder, RunIsDone, find_run
 
     target = Target(engine, superlink, nodes or 0, gpus)
     connection = _connection(target)
@@ -99,8 +99,7 @@ def resume(
     folder = find_run(name, results_dir)
     files = RunFolder(folder)
     if files.state.done:
-        print(f"The run '{folder.name}' is done ({files.state}); `fedsuite show` shows it.")
-        return 0
+        return _already_done(folder)
     ran_on = files.read_provenance().get("engine")
     if connection is None and ran_on == DEPLOYED:
         raise UserError(
@@ -112,7 +111,20 @@ def resume(
     config = dataclasses.replace(
         files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True
     )
-    return _start(config, target, connection)
+    try:
+        return _start(config, target, connection)
+    except RunIsDone:  # by another command, while this one waited for it
+        return _already_done(folder)
+
+
+def _already_done(folder: Path) -> int:
+    """Say that a run needs no resuming; return the status that it ended with."""
+    from fedsuite.records.reader import read_run
+
+    run = read_run(folder)
+    lacks = f" {run.missing}." if run.missing else ""
+    print(f"The run '{run.name}' is done ({run.state}); `fedsuite show` shows it.{lacks}")
+    return run.exit_status
 
 
 def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True) -> dict[str, Any]:

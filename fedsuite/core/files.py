@@ -110,7 +110,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 class LineReader:
     """Reads the lines that are appended to a file, each once.
 
-    ``damaged`` are the numbers, from 1, of complete lines that are not JSON; they are left out.
+    ``damaged`` are the numbers, from 1, of complete lines that are no JSON object; these are left
+    out.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,12 +139,13 @@ class LineReader:
         rows = []
         for line in content.splitlines(keepends=True):
             if line.strip():
-                try:
-                    rows.append(json.loads(line))
-                except ValueError:
-                    if not line.endswith(b"\n"):
-                        break
+                row = _json_object(line)
+                if row is not None:
+                    rows.append(row)
+                elif line.endswith(b"\n"):
                     self.damaged.append(self._lines + 1)
+                else:
+                    break
             self._offset += len(line)
             self._lines += line.endswith(b"\n")
         return rows
@@ -154,7 +156,13 @@ def acquire(path: Path, wait: float, busy: str) -> IO[str]:
 
     The kernel releases the lock when the returned file is closed or its process dies.
     """
-    lock = path.open("a")
+    try:
+        lock = path.open("a")
+    except OSError as error:
+        raise UserError(
+            f"{path.parent} cannot be written ({error.strerror}): it belongs to another user, or "
+            "its disk is read-only."
+        ) from None
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -184,6 +192,14 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _number(value: Any) -> Any:

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 from fedsuite.config import RunConfig
 
-# The exit statuses of a run, beside 0: it failed; it is done, but client updates are missing.
-FAILED, INCOMPLETE = 1, 3
-
 
 @dataclass(frozen=True)
 class EngineOptions:

@@ -8,6 +8,7 @@ run's own log lines are shown as the SuperLink streams them.
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
-from fedsuite.engines.contract import FAILED, INCOMPLETE
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -36,6 +36,7 @@ from fedsuite.flower.commands import (
 )
 from fedsuite.flower.connections import Connection
 from fedsuite.records.folder import RunFolder, default_name
+from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 
@@ -111,6 +112,7 @@ class Follower:
         self.run_id = self.folder = ""
         self.shown = 0
         self.log: list[str] = []
+        self.own_lines: list[str] = []
 
     def run(self, settings: Path) -> int:
         """Submit the run, show its progress until it has ended; return the command's status."""
@@ -184,7 +186,7 @@ class Follower:
                 self._print_new_lines(stream.own_lines)
         finally:
             stream.close()
-            self.log = stream.lines
+            self.log, self.own_lines = stream.lines, stream.own_lines
 
     def _print_new_lines(self, lines: list[str]) -> None:
         """Print what was not printed before; a new stream begins with the run's first line."""
@@ -216,7 +218,8 @@ class Follower:
                 f"\n  mkdir -p runs && scp -r {self.connection.host}:{self.folder} runs/"
                 f"\n  fedsuite show {self.config.run_name}"
             )
-            return INCOMPLETE if any(INCOMPLETE_RUN in line for line in self.log) else 0
+            lacks = any(line.startswith(INCOMPLETE_RUN) for line in self.own_lines)
+            return INCOMPLETE if lacks else 0
         why = "" if details == "N/A" else f": {details}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
@@ -240,6 +243,13 @@ class Follower:
 def _settle(config: RunConfig, connection: Connection) -> RunConfig:
     """Name the run; on this machine its results folder is relative to the current directory."""
     if connection.is_loopback:
-        config, folder = claim_folder(config)
+        folder = RunFolder.of(config).path
+        if not config.resume or _can_be_claimed(folder):
+            config, folder = claim_folder(config)
         return dataclasses.replace(config, results_dir=str(folder.parent))
     return config if config.run_name else dataclasses.replace(config, run_name=default_name(config))
+
+
+def _can_be_claimed(folder: Path) -> bool:
+    """Return whether a run is here and ours, rather than the SuperLink's, in a container or not."""
+    return RunFolder(folder).exists and os.access(folder, os.W_OK)

@@ -12,16 +12,17 @@ from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
-from fedsuite.engines.contract import FAILED, INCOMPLETE, EngineOptions, IsRunning
+from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
-from fedsuite.records.folder import RunFolder, default_name
-from fedsuite.records.reader import read_run
+from fedsuite.records.folder import RunFolder, RunIsDone, default_name
+from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible
+from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 
 TAIL = 40
 
@@ -35,7 +36,9 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     console = Console()
     config, folder = claim_folder(config)
     pick_device(config.device)
-    check_feasible(config)
+    task, _ = check_feasible(config)
+    if config.resume:
+        check_split(RunFolder(folder), task.split.fingerprint)
     announce(config, console)
 
     def show_progress(is_running: IsRunning) -> None:
@@ -43,21 +46,31 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
 
     execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
     files = RunFolder(folder)
-    status = conclude(folder, console, Process.is_current(files.writer))
+    mine = Process.is_current(files.writer)
+    if config.resume and not mine and files.state.done:
+        raise RunIsDone(files)
+    status = conclude(folder, console, mine)
     if status == FAILED and files.exists:
         print(f"fedsuite: to resume it: `{files.resume_command}`", file=sys.stderr)
     return status
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
-    """Name the run if it has no name; refuse a folder that another run has, or is writing."""
+    """Name the run if it has no name; refuse a folder that another run has, or is writing.
+
+    A run to be resumed is refused here too, before an engine starts, if its record is damaged.
+    """
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = RunFolder.of(config)
     if not config.resume:
         folder.refuse_existing()
-    elif folder.exists:
-        RunRecord.hold(folder.path).close()
+    else:
+        held = RunRecord.hold(folder.path)
+        try:
+            find_checkpoint(held, resumed_config(config))
+        finally:
+            held.close()
     return config, folder.path
 
 
@@ -89,7 +102,7 @@ def conclude(folder: Path, console: Console, mine: bool = True) -> int:
         return FAILED
     run = read_run(folder)
     show(run, console)
-    return INCOMPLETE if run.summary.get("missing_updates") else 0
+    return run.exit_status
 
 
 def failure(folder: Path, mine: bool = True) -> str:

@@ -71,14 +71,20 @@ def replace_dead_workers() -> None:
     given. To be called in the process of the simulation, in which the ServerApp is a thread.
     """
     from flwr.simulation.ray_transport.ray_actor import BasicActorPool
-    from ray.exceptions import ActorDiedError
+    from ray.exceptions import (
+        ActorDiedError,
+        NodeDiedError,
+        OutOfMemoryError,
+        WorkerCrashedError,
+    )
 
+    deaths = (ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError)
     fetch = BasicActorPool.fetch_result_and_return_actor_to_pool
 
     def fetch_or_replace(pool: Any, future: Any) -> tuple[Message, Context]:
         try:
             return fetch(pool, future)
-        except ActorDiedError:  # Flower's handler returns the actor of this future to the pool
+        except deaths:  # Flower's handler returns the actor of this future to the pool
             pool._future_to_actor[future] = pool.create_actor_fn()
             raise
 

@@ -154,15 +154,17 @@ class SimulatedNodes:
             if node in replies:
                 reason = str(replies[node].error.reason).partition("\n")[0]
                 reason = reason.rpartition(":<'")[2].rstrip(".")  # Flower's <class>:<'message'>
-                number = self._known[node].number
-                self._news.append(f"node {number} failed ({reason}); its clients are sent again")
+                known = self._known.get(node)
+                who = f"node {known.number}" if known else "a node"
+                again = "its clients are sent again" if known else "it is asked again"
+                self._news.append(f"{who} failed ({reason}); {again}")
 
     def _ask(self, grid: Grid, new: set[int]) -> None:
         if not new:
             return
         content = write_instructions(ArrayRecord(), self.message_header, {})
         questions = [Message(content, node, MessageType.QUERY) for node in sorted(new)]
-        for reply in grid.send_and_receive(questions, timeout=QUERY_TIMEOUT):
+        for reply in self.exchange(grid, questions, QUERY_TIMEOUT):
             node_id = reply.metadata.src_node_id
             if reply.has_error():
                 raise RuntimeError(f"node {node_id} cannot take part: {reply.error.reason}")

@@ -167,7 +167,8 @@ class RunFolder:
         if status:
             if status not in set(RunState):
                 raise ValueError(f"{self.summary_file.name} has an unknown status: {status!r}")
-            return RunState(status)
+            resumed = not RunState(status).done and self.is_being_written
+            return RunState.RUNNING if resumed else RunState(status)
         if self.is_being_written:
             return RunState.RUNNING
         return RunState.NOT_FINISHED if self.exists else RunState.NOT_STARTED
@@ -213,6 +214,16 @@ class RunFolder:
                 f"The run '{self.name}' already exists in {self.path.parent}{what}. Choose another "
                 f"name, {verb} it with `{self.command(verb)}`, or delete that folder."
             )
+
+
+class RunIsDone(UserError):
+    """There is nothing to resume, perhaps since another command has just finished the run."""
+
+    def __init__(self, files: RunFolder) -> None:
+        super().__init__(
+            f"The run in {files.path} is done; there is nothing to resume. "
+            f"`{files.command('show')}` shows it."
+        )
 
 
 @dataclass(frozen=True)

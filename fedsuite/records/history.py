@@ -11,7 +11,7 @@ from fedsuite.core.files import LineReader
 from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
 
 RECENT_ROUNDS = 9
-CLIENTS, FAILED, WALL = (METRICS[name] for name in ("clients", "failed", "wall_seconds"))
+CLIENTS, FAILED_REPLIES, WALL = (METRICS[name] for name in ("clients", "failed", "wall_seconds"))
 Row = Mapping[str, Any]
 Curve = list[tuple[int, float]]
 
@@ -87,7 +87,7 @@ def describe_round(row: Row) -> list[str]:
         if row.get(metric.name) is not None
     ]
     if CLIENTS.name in row:
-        failed = f", {row[FAILED.name]} failed" if row.get(FAILED.name) else ""
+        failed = f", {row[FAILED_REPLIES.name]} failed" if row.get(FAILED_REPLIES.name) else ""
         count = row[CLIENTS.name]
         parts.append(f"{count} {CLIENTS.title if count != 1 else 'client'}{failed}")
     return [*parts, f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import parse_freeloaders
-from fedsuite.core.files import LineReader, read_document, read_lines
+from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
@@ -18,6 +18,8 @@ from fedsuite.records.provenance import META
 from fedsuite.records.summary import missing_sentence
 
 NEEDED = ("algo", "dataset", "model", "partition", "seed", "num-rounds", "num-clients")
+# The exit statuses of a run, beside 0: it failed; it is done, but lacks something of its clients.
+FAILED, INCOMPLETE = 1, 3
 DAMAGE = (UserError, OSError, ValueError, TypeError)
 
 
@@ -37,6 +39,7 @@ class Run:
     history: Sequence[Mapping[str, Any]] = ()
     labels: Mapping[str, Any] = field(default_factory=dict)
     damaged_rounds: str = ""
+    _client_damage: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -97,7 +100,19 @@ class Run:
         if self.score is not None:
             metric, value = self.score
             parts.append(f"{metric.title} {metric.as_recorded(value)}")
-        return ", ".join(parts)
+        return ", ".join(filter(None, [*parts, self.missing]))
+
+    @property
+    def missing(self) -> str:
+        """Which updates, scores and models of clients a run that is done lacks; "" if none."""
+        return missing_sentence(self.summary) if self.done else ""
+
+    @property
+    def exit_status(self) -> int:
+        """The status with which a command ends that ran this run, or waited for it."""
+        if not self.done:
+            return FAILED
+        return INCOMPLETE if self.missing else 0
 
     @property
     def expulsions(self) -> str:
@@ -114,17 +129,19 @@ class Run:
 
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""
+        reader = LineReader(self.files.clients_file)
         try:
-            rows = read_lines(self.files.clients_file)
-            return [row for row in rows if "round" in row and "client" in row]
-        except (OSError, ValueError, TypeError):
-            return []
+            rows = reader.new_lines()
+        except OSError:
+            rows = []
+        self._client_damage[:] = [reader.damage]
+        return [row for row in rows if "round" in row and "client" in row]
 
     def damage(self) -> str:
         """Say which lines of the record are damaged, and so left out; empty if none is."""
-        clients = LineReader(self.files.clients_file)
-        clients.new_lines()
-        found = filter(None, [self.damaged_rounds, clients.damage])
+        if not self._client_damage:
+            self.clients()
+        found = filter(None, [self.damaged_rounds, *self._client_damage])
         return "; ".join(f"{lines} and left out" for lines in found)
 
     def curve(self, field: str) -> list[tuple[int, float]]:
@@ -183,7 +200,7 @@ class RunReader:
     def _rounds(self) -> list[dict[str, Any]]:
         self._history.update()
         rows = list(self._history.rows)
-        if any(not isinstance(r, dict) or not isinstance(r.get("round"), int) for r in rows):
+        if any(not isinstance(row.get("round"), int) for row in rows):
             raise ValueError(f"{self._history.path.name} has lines that are not rounds")
         return rows
 

@@ -22,7 +22,7 @@ def summarise(
     later = [r["accuracy"] for r in history if r.get("accuracy") is not None and r["round"] > 0]
     personal = [row for row in history if row.get("personal_accuracy") is not None]
     losses = [row["loss"] for row in history if row.get("loss") is not None]
-    last = personal[-1] if personal else {}
+    last = _last_due(config, history, "personal_accuracy", config.personal_eval == "on")
     reached = rounds_to_target(history, config.target_accuracy)
     tpr, fpr = detection_rates(config.freeloader_ids, expelled, config.num_clients)
     return {
@@ -35,7 +35,7 @@ def summarise(
         "seed": config.seed,
         "num_clients": config.num_clients,
         "rounds": max((row["round"] for row in history), default=0),
-        "final_accuracy": scored[-1] if scored else None,
+        "final_accuracy": _last_due(config, history, "accuracy").get("accuracy"),
         "best_accuracy": max(scored, default=None),
         "mean_last5_accuracy": _mean(later[-5:]),
         "smoothness": smoothness(scored),
@@ -60,6 +60,7 @@ def summarise(
         "download_bytes": int(_total(history, "download_bytes")),
         "failed_replies": int(_total(history, "failed")),
         "missing_updates": missing_updates(history),
+        "unscored_clients": int(last.get("unscored") or 0),
         "expelled": sorted(expelled),
         "freeloader_tpr": tpr,
         "freeloader_fpr": fpr,
@@ -77,12 +78,31 @@ def missing_updates(history: Rows) -> float:
 
 
 def missing_sentence(summary: Mapping[str, Any]) -> str:
-    """Say what share of a run's client updates is missing; empty if none is."""
+    """Say which updates, scores and models of clients a run lacks; empty if it is complete."""
+    parts = []
     share = summary.get("missing_updates") or 0.0
-    if not share:
-        return ""
-    percent = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
-    return f"{percent} % of the client updates are missing ({summary['failed_replies']})"
+    if share:
+        percent = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+        count = summary.get("failed_replies", "?")
+        parts.append(f"{percent} % of the client updates are missing ({count})")
+    if unscored := summary.get("unscored_clients"):
+        parts.append(f"{unscored} client{'s' * (unscored != 1)} unscored in the last evaluation")
+    if unsaved := summary.get("unsaved_models"):
+        asked = unsaved + (summary.get("saved_models") or 0)
+        parts.append(f"{unsaved} of {asked} client models not saved")
+    return ", ".join(parts)
+
+
+def _last_due(
+    config: RunConfig, history: Rows, name: str, is_measured: bool = True
+) -> Mapping[str, Any]:
+    """Return the last round in which a score was due, though it may be lacking; else empty."""
+
+    def is_due(number: int) -> bool:
+        return number > 0 and (number % config.eval_every == 0 or number == config.num_rounds)
+
+    due = (r for r in history if r.get(name) is not None or (is_measured and is_due(r["round"])))
+    return max(due, key=lambda row: int(row["round"]), default={})
 
 
 def rounds_to_target(history: Rows, target: float) -> int | None:

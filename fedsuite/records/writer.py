@@ -28,7 +28,7 @@ from fedsuite.core.files import (
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND
-from fedsuite.records.folder import RunFolder
+from fedsuite.records.folder import RunFolder, RunIsDone
 from fedsuite.records.provenance import META, RUN_ID
 
 LOCK_WAIT = 15.0
@@ -73,10 +73,7 @@ class RunRecord:
         record._acquire()
         if record.files.state.done:
             record.close()
-            raise UserError(
-                f"The run in {folder} is done; there is nothing to resume. "
-                f"`{record.files.command('show')}` shows it."
-            )
+            raise RunIsDone(record.files)
         return record
 
     def rewind(self, last_round: int) -> None:
@@ -84,27 +81,38 @@ class RunRecord:
 
         Nothing is dropped if a line is damaged or the checkpoint's round is not there.
         """
+        kept = self.lines_until(last_round)
+        self._rounds = kept[self.files.history_file]
+        for path, rows in kept.items():
+            write_atomically(path, "".join(map(json_line, rows)).encode())
+        self.files.summary_file.unlink(missing_ok=True)
+        self._open()
+
+    def lines_until(self, last_round: int | None) -> dict[Path, list[dict[str, Any]]]:
+        """Return the lines of each file up to a round (None: all).
+
+        Refuse damaged lines, and a history that lacks the round.
+        """
         kept: dict[Path, list[dict[str, Any]]] = {}
         for path in (self.files.clients_file, self.files.history_file):
             reader = LineReader(path)
             rows = reader.new_lines()
-            if reader.damaged:
+            numbered = all(type(row.get("round")) is int for row in rows)
+            damage = reader.damage or ("" if numbered else f"a line of {path.name} has no round")
+            if damage:
                 raise UserError(
-                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the "
+                    f"The run in {self.folder} cannot be resumed: {damage}. Restore the "
                     "file from a copy, or delete what is damaged; it then stays unknown."
                 )
-            kept[path] = [row for row in rows if row["round"] <= last_round]
-        self._rounds = kept[self.files.history_file]
-        if last_round >= 0 and last_round not in (row["round"] for row in self._rounds):
+            kept[path] = [row for row in rows if last_round is None or row["round"] <= last_round]
+        rounds = [row["round"] for row in kept[self.files.history_file]]
+        if last_round is not None and last_round >= 0 and last_round not in rounds:
             raise UserError(
                 f"The run in {self.folder} cannot be resumed: its checkpoint is of round "
                 f"{last_round}, which {self.files.history_file.name} lacks. Restore the file from "
                 "a copy."
             )
-        for path, rows in kept.items():
-            write_atomically(path, "".join(map(json_line, rows)).encode())
-        self.files.summary_file.unlink(missing_ok=True)
-        self._open()
+        return kept
 
     def save_config(self, config: RunConfig) -> None:
         """Replace the settings of a run whose federation has grown."""
@@ -122,13 +130,18 @@ class RunRecord:
 
     def add_round(self, row: Mapping[str, Any], client_rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a round and its clients; readers see them when this returns."""
-        assert self._history is not None and self._clients is not None
-        self._clients.write("".join(json_line({"round": row["round"], **r}) for r in client_rows))
-        self._clients.flush()
+        assert self._history is not None
+        self.add_client_rows(row["round"], client_rows)
         line = json_line(row)
         self._history.write(line)
         self._history.flush()
         self._rounds.append(json.loads(line))
+
+    def add_client_rows(self, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append what is known of clients in a round."""
+        assert self._clients is not None
+        self._clients.write("".join(json_line({"round": number, **row}) for row in rows))
+        self._clients.flush()
 
     def sync(self) -> None:
         """Force what was appended to the disk, before a checkpoint relies on it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 
 from fedsuite.metrics import LOWER
@@ -11,20 +11,27 @@ from fedsuite.report.statistics import difference_of_means
 
 BEST, TIE = "best", "tie"
 TIE_MARK = "≈"
+LEAST_SEEDS = 2
 
 
 def marks(column: Sequence[Cell], better: str) -> dict[str, str]:
     """Return by row which cells of a column are the best, or tie with it.
 
     The best is so called if the interval of its difference from every other excludes zero;
-    otherwise it and those not apart from it tie. Nothing is marked if every method has one seed
-    alone, if targets differ, or if seconds were measured on a busy machine; a method that missed
-    the target with a seed is left out.
+    otherwise it and those not apart from it tie. Nothing is marked if targets differ, or if
+    seconds were measured on a busy machine; a method with one seed alone, or that missed the
+    target with a seed, is left out.
     """
-    rivals = [c for c in column if c.mean is not None and not isnan(c.mean) and not c.missed]
+    rivals = [
+        cell
+        for cell in column
+        if cell.mean is not None
+        and not isnan(cell.mean)
+        and not cell.missed
+        and len(cell.by_seed) >= LEAST_SEEDS
+    ]
     targets = {tuple(cell.targets) for cell in column if cell.runs}
-    few = len(rivals) < 2 or max(len(cell.by_seed) for cell in rivals) < 2
-    if not better or few or len(targets) > 1 or any(cell.busy for cell in column):
+    if not better or len(rivals) < 2 or len(targets) > 1 or any(cell.busy for cell in column):
         return {}
     sign = -1.0 if better == LOWER else 1.0
     best = max(rivals, key=lambda cell: sign * (cell.mean or 0.0))
@@ -38,9 +45,9 @@ def _is_apart(best: Cell, other: Cell, sign: float) -> bool:
     return gap.clear and sign * gap.mean > 0
 
 
-def explain(marked: Sequence[dict[str, str]], most_seeds: int) -> str:
-    """Return, as sentences, what the marks of a table's columns mean."""
-    if most_seeds < 2:
+def explain(marked: Iterable[dict[str, str]], seeds: Sequence[int]) -> str:
+    """Return, as sentences, what the marks of a table's columns mean; ``seeds``: of each cell."""
+    if max(seeds) < LEAST_SEEDS:
         return "Nothing is called best: one seed cannot tell a difference from noise."
     kinds = {kind for marks in marked for kind in marks.values()}
     parts = []
@@ -53,4 +60,6 @@ def explain(marked: Sequence[dict[str, str]], most_seeds: int) -> str:
             "Apart: the 95 % t-interval of the difference of means excludes zero, paired where two "
             "seeds or more are shared, without a correction for the number of methods."
         )
+    if min(seeds) < LEAST_SEEDS:
+        parts.append("A method with one seed is not compared.")
     return " ".join(parts)

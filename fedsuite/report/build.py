@@ -130,8 +130,19 @@ def _overview(collection: Collection) -> list[Block]:
     total = len(collection.runs)
     blocks: list[Block] = [Paragraph(f"{total} run{'s' if total != 1 else ''}: {counts}.")]
     notes = [collection.note] if collection.note else []
-    notes += expulsions(collection)
+    notes += [*incomplete(collection), *expulsions(collection)]
     return blocks + [Paragraph(remark) for remark in (*notes, *collection.remarks)]
+
+
+def incomplete(collection: Collection) -> list[str]:
+    """Say how many runs that are done lack updates, scores or models of clients."""
+    some = sum(bool(run.missing) for run in collection.runs)
+    if not some:
+        return []
+    return [
+        f"Of {len(collection.runs)} runs, {some} {'lacks' if some == 1 else 'lack'} something of "
+        "the clients that were asked; the table of runs says what."
+    ]
 
 
 def expulsions(collection: Collection) -> list[str]:

@@ -60,9 +60,14 @@ class Cell:
         return theirs is not None and len(self.targets) == 1 and isclose(self.targets[0], theirs)
 
     @property
+    def is_comparable(self) -> bool:
+        """Whether its mean may stand beside the paper's number: same target, missed by no seed."""
+        return self.has_papers_target and not self.missed
+
+    @property
     def difference(self) -> float | None:
-        """Ours minus the paper's; None if they are to different targets."""
-        if self.mean is None or self.paper is None or not self.has_papers_target:
+        """Ours minus the paper's; None if they are to different targets, or a seed missed it."""
+        if self.mean is None or self.paper is None or not self.is_comparable:
             return None
         return self.mean - self.paper.value
 
@@ -141,5 +146,6 @@ def busy_note(runs: Iterable[Run], mark: str = BUSY_MARK) -> str:
         )
     unknown = sum(run.cpu_share is None for run in runs)
     if unknown:
-        parts.append(f"Whether the machine was busy was not recorded for {unknown} runs.")
+        noun = "run" if unknown == 1 else "runs"
+        parts.append(f"Whether the machine was busy was not recorded for {unknown} {noun}.")
     return " ".join(parts)

@@ -133,16 +133,30 @@ def compare_column(
             own[seed] - scores[reference][seed] for seed in own if seed in scores[reference]
         ]
         pair = [*collection.usable(row, column), *collection.usable(reference, column)]
-        same_target = find_metric(metric) not in TO_TARGET or len(targets_of(pair)) == 1
+        obstacle = _obstacle(pair, metric)
         if row == reference:
             rows.append(Comparison(row, list(own.values()), None, "the reference"))
-        elif own and not same_target:
-            rows.append(Comparison(row, list(own.values()), None, "another target: not comparable"))
+        elif own and obstacle:
+            text = f"not comparable: {obstacle}"
+            rows.append(Comparison(row, list(own.values()), None, text))
         elif own:
             difference = paired_difference(differences) if differences else None
             text = verdict(difference, better)
             rows.append(Comparison(row, list(own.values()), difference, text))
     return rows
+
+
+def _obstacle(runs: Sequence[Run], metric: str) -> str:
+    """Return why two methods' runs cannot be compared by a metric; "" if they can."""
+    described = find_metric(metric)
+    if described in TO_TARGET:
+        if len(targets_of(runs)) != 1:
+            return "another target"
+        if any(run.value(metric) is None for run in runs):
+            return "a seed missed the target"
+    if described.is_time and any(run.busy for run in runs):
+        return "measured on a busy machine"
+    return ""
 
 
 def by_seed(collection: Collection, row: str, column: str, metric: str) -> dict[object, float]:
@@ -163,6 +177,8 @@ def verdict(difference: Difference | None, better: str = HIGHER) -> str:
     """Return in words what the interval of a difference supports, and no more."""
     if difference is None:
         return "no common seed, nothing to pair"
+    if difference.low is None and difference.pairs > 1:
+        return f"the same difference in all {difference.pairs} seeds: too few to tell"
     if difference.low is None:
         return "one common seed: cannot be told from noise, run more seeds"
     if difference.low == difference.high == 0.0:
@@ -193,9 +209,11 @@ def unequal_settings(collection: Collection, column: str, reference: str) -> lis
 
 
 def measurement_notes(collection: Collection, column: str, metric: str) -> list[str]:
-    """Describe what a metric depends on: its target, who missed it, a busy machine."""
+    """Describe what numbers depend on: what runs lack, the target, a busy machine."""
     described, notes = find_metric(metric), []
     by_row = {row: collection.usable(row, column) for row in collection.row_names()}
+    lacking = [run for runs in by_row.values() for run in runs if run.missing]
+    notes += [f"{run.name}: {run.missing}." for run in lacking]
     if described in TO_TARGET:
         for row, runs in by_row.items():
             reached = sum(run.value(metric) is not None for run in runs)

@@ -83,7 +83,7 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
             cell = by_place[row, column]
             line.append(_our_cell(cell, most, marked[column].get(row, "")))
             if column in in_paper:
-                ours = cell.mean if cell.has_papers_target else None
+                ours = cell.mean if cell.is_comparable else None
                 number, difference = paper_cells(cell.paper, ours, cell.metric.digits)
                 line += [number + _papers_target(cell), difference]
         lines.append(line)
@@ -144,14 +144,19 @@ def _caption(
     marked: Mapping[str, dict[str, str]],
 ) -> str:
     most = max(len(cell.values) for cell in table)
-    seeds = f"mean ± sample standard deviation over {most} seeds" if most > 1 else "one seed"
-    parts = [f"{table[0].metric.heading}, {seeds}; {better} is better."]
+    seeds = max(len(cell.by_seed) for cell in table)
+    over = f"{most} runs of {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+    over = f"{seeds} seeds" if most == seeds else over
+    how = f"mean ± sample standard deviation over {over}" if most > 1 else "one seed"
+    parts = [f"{table[0].metric.heading}, {how}; {better} is better."]
     if len(collection.row_names()) > 1:
-        parts.append(explain(list(marked.values()), most))
+        parts.append(explain(marked.values(), [len(c.by_seed) for c in table if c.values]))
     if any(0 < len(c.values) < max(most, len(c.runs)) for c in table):
         parts.append("“(1 of 2)” is the number of seeds in a cell.")
     if any(cell.missed for cell in table):
         parts.append("A method that missed the target with a seed is not compared.")
+    if any(run.missing for cell in table for run in cell.runs):
+        parts.append("Some of these runs lack something of their clients; see the table of runs.")
     if targets_differ(table):
         parts.append("Targets differ: numbers to different targets are not comparable.")
     if table[0].metric.is_time:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-9
 
 
 def mean(values: Sequence[float]) -> float:
@@ -42,9 +43,12 @@ class Difference:
 
 
 def paired_difference(differences: Sequence[float]) -> Difference:
-    """Return the mean and its 95 % interval by Student's t distribution."""
+    """Return the mean and its 95 % interval by Student's t distribution.
+
+    Equal differences other than zero have none: a few seeds that agree are not certain.
+    """
     centre, spread = mean(differences), deviation(differences)
-    if spread is None:
+    if spread is None or _is_no_evidence(spread, centre):
         return Difference(len(differences), centre, None, None)
     from scipy.stats import t
 
@@ -62,11 +66,18 @@ def unpaired_difference(ones: Sequence[float], others: Sequence[float]) -> Diffe
     from scipy.stats import t
 
     a, b = spreads[0] ** 2 / len(ones), spreads[1] ** 2 / len(others)
+    if _is_no_evidence(math.sqrt(a + b), centre):
+        return Difference(0, centre, None, None)
     if a + b == 0.0:
         return Difference(0, centre, centre, centre)
     freedom = (a + b) ** 2 / (a**2 / (len(ones) - 1) + b**2 / (len(others) - 1))
     half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(a + b)
     return Difference(0, centre, centre - half, centre + half)
+
+
+def _is_no_evidence(spread: float, centre: float) -> bool:
+    """Return whether there is a difference and, but for rounding, no spread to judge it by."""
+    return centre != 0.0 and spread <= ROUNDING * abs(centre)
 
 
 def difference_of_means(ones: Mapping[Any, float], others: Mapping[Any, float]) -> Difference:

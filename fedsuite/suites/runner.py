@@ -20,9 +20,9 @@ from rich.console import Console
 from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError, invalid, spell
-from fedsuite.engines.contract import FAILED, INCOMPLETE
 from fedsuite.engines.table import ENGINES
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
+from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs
 from fedsuite.suites.live_table import LiveTable, SuiteRun

@@ -28,12 +28,12 @@ SKIPPED = ("round", "note")
 
 
 def watch(folder: Path, console: Console, once: bool = False) -> int:
-    """Show a run until it ends; return 0 if it finished, or is running."""
+    """Show a run until it ends; return its exit status, 0 while it is running."""
     reader = RunReader(folder)
     run = reader.read()
     if once:
         console.print(overview(run, console.width))
-        return 0 if run.done or run.state is RunState.RUNNING else 1
+        return 0 if run.state is RunState.RUNNING else run.exit_status
     with Live(console=console, auto_refresh=False) as live:
         quiet_since = time.monotonic()
         while True:
@@ -44,10 +44,9 @@ def watch(folder: Path, console: Console, once: bool = False) -> int:
                 break
             time.sleep(POLL_SECONDS)
             run = reader.read()
-    if run.state is RunState.BROKEN:
-        return 1
-    show(run, console)
-    return 0 if run.done else 1
+    if run.state is not RunState.BROKEN:
+        show(run, console)
+    return run.exit_status
 
 
 def overview(run: Run, width: int) -> RenderableType:
@@ -66,7 +65,7 @@ def overview(run: Run, width: int) -> RenderableType:
     parts += [Text(text, style="red") for text in _failures(run)]
     notes = [str(row["note"]) for row in run.history if row.get("note")]
     parts += [Text(note, style="yellow") for note in notes[-NOTES:]]
-    if not run.done and run.note:
+    if run.note:
         parts.append(Text(run.note))
     return Group(*parts)
 

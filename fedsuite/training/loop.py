@@ -18,9 +18,9 @@ from flwr.serverapp import Grid
 from safetensors.numpy import save
 from torch import nn
 
-from clients.state import check_states, list_states
+from clients.state import list_states
 from fedsuite import registry
-from fedsuite.config import RUNTIME_KEYS, RunConfig, params_of
+from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
 from fedsuite.core.files import write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
@@ -28,12 +28,13 @@ from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.contract import IDENTITIES
 from fedsuite.nodes.setup import RunSetup, set_up
-from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name
 from fedsuite.records.history import describe_round
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
+from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import check_tracking, open_tracker
 from strategies.base import RoundRecord, RunInfo
@@ -56,7 +57,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     held = RunRecord.hold(folder.path) if config.resume else None
     try:
         config = resumed_config(config) if held else config
-        checkpoint = load_checkpoint(folder.path) if held else None
+        checkpoint = find_checkpoint(held, config) if held else None
         setup = set_up(config, grid, folder.path, checkpoint)
         module = _build(setup.config, setup.task)
         record = _open_record(setup, engine, held, checkpoint)
@@ -65,6 +66,7 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
             held.close()
         raise
     log.info("%s%s", RESULTS_ARE_IN, folder.path)
+    loop: TrainingLoop | None = None
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()
@@ -73,12 +75,14 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         if not isinstance(error, Exception):
             status = RunState.INTERRUPTED
             reason = f"interrupted; resume it with `{folder.resume_command}`"
-        record.finish(summarise(setup.config, record.history(), [], status, reason))
+        expelled = loop.strategy.expelled if loop else set()
+        config = loop.config if loop else setup.config
+        record.finish(summarise(config, record.history(), expelled, status, reason))
         raise
     summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
     others = loop.other_output_accuracy()
-    outputs = {"other_output_accuracy": others, "saved_models": loop.saved_models}
-    record.finish(summary | outputs)
+    models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
+    record.finish(summary | {"other_output_accuracy": others} | models)
     return folder.path
 
 
@@ -99,12 +103,6 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     return module
 
 
-def resumed_config(config: RunConfig) -> RunConfig:
-    """Return the recorded settings of the run to resume; only where it runs may change."""
-    kept = {name: getattr(config, name) for name in RUNTIME_KEYS}
-    return dataclasses.replace(RunFolder.of(config).read_config(), **kept)
-
-
 def _open_record(
     setup: RunSetup, engine: str, held: RunRecord | None, checkpoint: Checkpoint | None
 ) -> RunRecord:
@@ -113,14 +111,7 @@ def _open_record(
         record = RunRecord.create(config, provenance(config, engine, split))
         setup.nodes.save(record.folder)
         return record
-    recorded = held.files.read_provenance()["split-fingerprint"]
-    if recorded != split:
-        raise UserError(
-            f"The run in {held.folder} has the split {recorded}, but the data here gives the "
-            f"split {split}: the data or a library has changed. Start a new run."
-        )
-    if checkpoint is not None:
-        check_states(held.files.client_states, checkpoint.client_states)
+    check_split(held.files, split)
     held.rewind(checkpoint.round if checkpoint is not None else -1)
     return held
 
@@ -150,6 +141,7 @@ class TrainingLoop:
         self.round = 0
         self.empty_rounds = 0
         self.saved_models: int | None = None
+        self.unsaved_models: int | None = None
         self.accuracies = [r["accuracy"] for r in record.history() if "accuracy" in r]
         self.is_new = checkpoint is None
         if checkpoint is not None:
@@ -208,12 +200,12 @@ class TrainingLoop:
 
     def _save_client_models(self) -> None:
         """Ask every client that is here to save the model it is scored with."""
-        request = ConfigRecord({SAVE_MODEL: True})
-        questions = self.strategy.configure_evaluate(
-            self.round, self.strategy.arrays(), request, self.grid
-        )
-        saved = self.strategy.collect_saved(self._exchange(questions))
-        self.saved_models = len(saved)
+        strategy, request = self.strategy, ConfigRecord({SAVE_MODEL: True})
+        questions = strategy.configure_evaluate(self.round, strategy.arrays(), request, self.grid)
+        asked, known = len(strategy.present()), len(strategy.round_record.rows)
+        self.saved_models = len(strategy.collect_saved(self._exchange(questions)))
+        self.unsaved_models = asked - self.saved_models
+        self.record.add_client_rows(self.round, strategy.round_record.rows[known:])
 
     def _meet_new_clients(self) -> None:
         """Wait until enough nodes are there; take in clients that came later."""
@@ -228,21 +220,30 @@ class TrainingLoop:
         return self.nodes.exchange(self.grid, list(messages), self.config.round_timeout)
 
     def _fail_after_empty_rounds(self) -> None:
-        """End a run in which too few clients reply, in the last round or in three in a row.
+        """End a run whose model does not change, in the last round or in three in a row.
 
         It ends with a client's reason. No checkpoint is of such a round: a resume repeats it.
         """
-        least = self.config.min_train_clients
-        enough = self.strategy.round_record.scalars.get("clients", 0) >= least
+        record, least = self.strategy.round_record, self.config.min_train_clients
+        enough = record.scalars.get("clients", 0) >= least and not record.is_void
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
         is_last = self.round == self.config.num_rounds
         if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
-            who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
             rounds = "round" if self.empty_rounds == 1 else f"{self.empty_rounds} rounds"
-            raise RunFailed(
-                f"{self._last_reason()}{who} gave a valid update in the last {rounds}; a resume "
-                "repeats what is missing"
+            raise RunFailed(self._why_empty(f"in the last {rounds}"))
+
+    def _why_empty(self, when: str) -> str:
+        least, count = self.config.min_train_clients, self.config.num_clients
+        if len(self.strategy.expelled) >= count:
+            return f"all {count} clients are expelled; nobody was left to train {when}"
+        if self.strategy.round_record.is_void:
+            return (
+                f"the aggregate was not finite {when}, so the model did not change: training "
+                "diverges. Lower the learning rate (lr), or server-lr"
             )
+        who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
+        gave = f"{who} gave a valid update {when}; a resume repeats what is missing"
+        return f"{self._last_reason()}{gave}"
 
     def _last_reason(self) -> str:
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from bowl import Fitted
 
-from clients.base import Client
+from clients.base import Client, Evaluation
 from fedsuite.core.vector import Vector
 from fedsuite.registry import Algorithm
-from strategies.base import BaseStrategy, RunInfo
+from strategies.base import BaseStrategy, Round, RunInfo
 
 
 class SometimesFails(Client):
@@ -39,6 +39,32 @@ class NoServer(BaseStrategy):
         raise RuntimeError("no room for the server")
 
 
+class ExpelsEverybody(BaseStrategy):
+    """Nobody is left after the first round."""
+
+    def aggregate(self, this_round: Round) -> Vector:
+        self.expelled |= set(this_round.clients)
+        return super().aggregate(this_round)
+
+
+class Diverges(BaseStrategy):
+    """The aggregate is not finite from the second round on."""
+
+    def aggregate(self, this_round: Round) -> Vector:
+        scale = np.float32(np.inf if this_round.number > 1 else 1)
+        return super().aggregate(this_round) * scale
+
+
+class ScoresNothing(Client):
+    """Client 1 has no test rows."""
+
+    def score(self) -> Evaluation:
+        return (0.0, 0, {"correct": 0}) if self.context.client == 1 else super().score()
+
+
+EXPELS = Algorithm(ExpelsEverybody, Client)
+DIVERGES = Algorithm(Diverges, Client)
+NO_ROWS = Algorithm(BaseStrategy, ScoresNothing)
 SOME = Algorithm(BaseStrategy, SometimesFails)
 ALL = Algorithm(BaseStrategy, AlwaysFails)
 NO_SERVER = Algorithm(NoServer, Client)

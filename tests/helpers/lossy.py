@@ -16,6 +16,8 @@ REASON = "<class 'ray.exceptions.ActorDiedError'>:<'The actor died.\n\tclass_nam
 class LossyGrid(InlineGrid):
     """``is_killed(kind, round, node number, how often it was tried)`` says who fails.
 
+    A node's first question has the kind ``query`` and the round 0.
+
     A node that is killed has done its work first: what it wrote to the disk stays there.
     """
 
@@ -35,10 +37,11 @@ class LossyGrid(InlineGrid):
     def _handle(self, message: Message) -> Message:
         reply = super()._handle(message)
         kind, node = message.metadata.message_type, message.metadata.dst_node_id - 1000
-        if kind == "query":
-            return reply
-        config = next(iter(read_instructions(message.content).values())).config
-        key = (kind, int(config["round"]), node)
+        number = 0
+        if kind != "query":
+            config = next(iter(read_instructions(message.content).values())).config
+            number = int(config["round"])
+        key = (kind, number, node)
         self.tries[key] = self.tries.get(key, 0) + 1
         if self.is_killed(*key, self.tries[key]):
             return Message(Error(UNREADABLE_REPLY, REASON), reply_to=message)

@@ -93,6 +93,12 @@ def test_a_run_elsewhere_that_lacks_updates_says_so_by_its_status(
     assert "taco on digits: 1 round, seed" in said
 
 
+def test_anothers_line_does_not_make_a_run_incomplete(fake: Callable[..., Path]) -> None:
+    other = ["INFO: download incomplete: 3 of 4", "fedsuite: round 1/1 was incomplete: not so"]
+    fake(logs=[[*BEGIN, *ROUNDS, *other]])
+    assert main(["run", "taco", "num-rounds=1", "--name", "mine", "--superlink", "hub"]) == 0
+
+
 def test_results_on_this_machine_are_relative_to_the_current_directory(
     fake: Callable[..., Path],
 ) -> None:
@@ -189,6 +195,21 @@ def test_a_folder_that_can_be_seen_is_followed(
     assert followed == [folder]
     assert "accuracy by round" in capsys.readouterr().out
     assert "Start `flwr-serverapp` process" in (folder / "run.log").read_text()
+
+
+def test_a_run_of_the_superlinks_user_is_resumed_though_it_cannot_be_locked(
+    fake: Callable[..., Path], experiment: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = experiment(run_name="mine")
+    (folder / "summary.json").unlink()
+    (folder / ".lock").unlink()
+    (folder / ".lock").mkdir()  # cannot be opened, whoever one is
+    place = fake()
+    assert main(["resume", str(folder), "--superlink", "here"]) == 2
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert main(["resume", str(folder), "--superlink", "here"]) == 0
+    settings = tomllib.loads((place / "settings.toml").read_text())
+    assert (settings["run-name"], settings["results-dir"]) == ("mine", str(folder.parent))
 
 
 def test_resuming_a_run_elsewhere(fake: Callable[..., Path]) -> None:

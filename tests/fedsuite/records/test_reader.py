@@ -28,7 +28,7 @@ def test_every_state_has_its_name(tmp_path: Path) -> None:
     (tmp_path / "poor").mkdir()
     (tmp_path / "poor" / "config.json").write_text('{"algo": "taco"}')
     odd = write_run(tmp_path, "odd", "fedavg", [0.1, 0.5])
-    (odd / "history.jsonl").write_text("[1, 2]\n")
+    (odd / "history.jsonl").write_text('{"lines": 2}\n')
     live = RunRecord.create(parse({"results-dir": str(tmp_path), "run-name": "live"}), {})
     try:
         runs = {run.name: run for run in open_collection(str(tmp_path)).runs}

@@ -21,7 +21,7 @@ from fedsuite.records.reader import read_run
 from fedsuite.report import html, markdown
 from fedsuite.report.best import explain, marks
 from fedsuite.report.build import build
-from fedsuite.report.cells import Cell, cells
+from fedsuite.report.cells import Cell, busy_note, cells
 from fedsuite.report.compare import compare
 from fedsuite.report.costs import to_target
 from fedsuite.report.document import Document, Picture, ReportTable, Section
@@ -137,7 +137,7 @@ def test_methods_with_different_targets_say_so(make: Make) -> None:
     console = Console(width=160, record=True, file=Path("/dev/null").open("w"))
     compare([str(collection.runs[0].folder.parent)], "runs", console, metric="rounds_to_target")
     text = console.export_text()
-    assert "another target: not comparable" in text and "Target accuracy: 50 %, 60 %." in text
+    assert "not comparable: another target" in text and "Target accuracy: 50 %, 60 %." in text
 
 
 def test_seeds_with_different_targets_have_no_mean(make: Make) -> None:
@@ -162,7 +162,25 @@ def test_who_missed_the_target_with_a_seed_is_not_compared(make: Make) -> None:
     assert "missed the target with a seed is not compared" in table.caption
     console = Console(width=160, record=True, file=Path("/dev/null").open("w"))
     compare([str(collection.runs[0].folder.parent)], "runs", console, metric="rounds_to_target")
-    assert "fedavg reached its target in 2 of 3 runs" in console.export_text()
+    text = console.export_text()
+    assert "fedavg reached its target in 2 of 3 runs" in text
+    assert "not comparable: a seed missed the target" in text and "excludes zero" not in text
+
+
+def test_nor_with_the_paper(make: Make) -> None:
+    runs = {"taco": [(1, FAST, AT_60), (2, [0.1, 0.2, 0.3], AT_60)]}
+    collection = make("rounds_to_target", runs, {"value": 5.0, "target": 0.6})
+    assert [row[1:] for row in table_of(collection).rows] == [["1.0 (1 of 2)", "5.0", "–"]]
+    assert csv_rows(collection)["taco"]["difference"] == ""
+
+
+def test_a_seed_run_twice_is_one_seed(tmp_path: Path) -> None:
+    for name, score in (("one", 0.5), ("two", 0.6)):
+        write_run(tmp_path, name, "fedavg", [0.1, score], seed=7, cpu_share=None)
+    collection = open_collection(str(tmp_path))
+    assert "deviation over 2 runs of one seed;" in table_of(collection).caption
+    assert busy_note(collection.runs).endswith("was not recorded for 2 runs.")
+    assert busy_note(collection.runs[:1]).endswith("was not recorded for 1 run.")
 
 
 def test_printed_rounds_carry_the_targets_of_their_table() -> None:
@@ -215,7 +233,19 @@ def test_an_unpaired_interval_by_hand() -> None:
     assert found.mean == pytest.approx(3) and found.pairs == 0
     assert found.high == pytest.approx(3 + 8.6053, abs=1e-3) and not found.clear
     assert unpaired_difference([1.0], [2.0, 3.0]).low is None
-    assert unpaired_difference([5.0, 5.0], [2.0, 2.0]).clear
+    alike = unpaired_difference([3.0, 3.0], [4.0, 4.0])
+    assert (alike.mean, alike.low, alike.clear) == (-1.0, None, False), "no spread, no interval"
+    tie = unpaired_difference([3.0, 3.0], [3.0, 3.0])
+    assert (tie.mean, tie.low, tie.high) == (0.0, 0.0, 0.0)
+
+
+def test_two_seeds_that_agree_are_no_certainty() -> None:
+    """28 points in both seeds, once but for rounding: no interval, nothing bold."""
+    for others in ({1: 10.0, 2: 20.0}, {1: 0.1, 2: 0.2}):
+        ones = {seed: value + 0.28 for seed, value in others.items()}
+        found = difference_of_means(ones, others)
+        assert found.mean == pytest.approx(0.28) and found.low is None and not found.clear
+        assert marks([cell("a", ones), cell("b", others)], "higher") == {"a": "tie", "b": "tie"}
 
 
 def test_the_best_is_marked_only_if_apart_from_every_other() -> None:
@@ -231,10 +261,13 @@ def test_the_best_is_marked_only_if_apart_from_every_other() -> None:
 
 def test_one_seed_marks_nothing() -> None:
     assert marks([cell("a", {1: 90.0}), cell("b", {1: 10.0})], "higher") == {}
-    several = {1: 10.0, 2: 11.0, 3: 12.0}
-    assert marks([cell("a", {1: 90.0}), cell("b", several)], "higher") == {"a": "tie", "b": "tie"}
-    assert "one seed cannot tell a difference from noise" in explain([{}], 1)
-    assert explain([{}], 3) == ""
+    several, better = {1: 10.0, 2: 11.0, 3: 12.0}, {1: 20.0, 2: 21.1, 3: 22.2}
+    alone, pair = cell("a", {1: 90.0}), [cell("b", several), cell("c", better)]
+    assert marks([alone, pair[0]], "higher") == {}
+    assert marks([alone, *pair], "higher") == {"c": "best"}, "however far the one seed is"
+    assert "A method with one seed is not compared." in explain([{"c": "best"}], [1, 3, 3])
+    assert "one seed cannot tell a difference from noise" in explain([{}], [1, 1])
+    assert explain([{}], [3, 2]) == ""
 
 
 def test_the_larger_mean_over_more_seeds_is_no_gain_over_the_common_ones() -> None:
@@ -294,6 +327,7 @@ def test_seconds_of_a_busy_machine_are_marked(make: Make) -> None:
     compare([str(collection.runs[0].folder.parent)], "runs", console)
     text = console.export_text()
     assert "clients had 55 % of a core" in text and "Some of these times: measured" in text
+    assert "not comparable: measured on a busy machine" in text
 
 
 def test_accuracies_of_a_busy_machine_are_as_good_as_any(make: Make) -> None:

@@ -34,6 +34,8 @@ def test_words() -> None:
     assert "run more seeds" in verdict(paired_difference([1.0]))
     assert "may be noise" in verdict(paired_difference([1.0, -1.0]))
     assert "may be noise" in verdict(paired_difference([1.0, 2.0, 3.0])), "2 ± 2.48"
+    alike = "the same difference in all 2 seeds: too few to tell"
+    assert verdict(paired_difference([0.28, 0.28])) == verdict(paired_difference([-1, -1])) == alike
     assert verdict(paired_difference([2.0, 2.1]), "") == "higher: the interval excludes zero"
     assert verdict(paired_difference([0.0, 0.0])) == "the same in all 2 common seeds"
     assert verdict(paired_difference([2.0, 2.1, 2.2])) == "better: the interval excludes zero"

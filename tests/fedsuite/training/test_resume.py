@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flwr.app import Message
@@ -122,3 +124,96 @@ def test_what_an_earlier_try_failed_of_is_not_this_ones_reason(
     assert conclude(cut.path, Console(), mine=False) == 1
     said = capsys.readouterr().err
     assert "ray did not start" in said and "PowerCut" not in said
+
+
+def lose_checkpoint(run: RunFolder) -> None:
+    run.checkpoint_file.unlink()
+
+
+def lose_state(run: RunFolder) -> None:
+    (run.client_states / "000002" / "000003.safetensors").unlink()
+
+
+def lose_rounds(run: RunFolder) -> None:
+    run.history_file.write_text("".join(run.history_file.read_text().splitlines(True)[:2]))
+
+
+def write_null(run: RunFolder) -> None:
+    run.clients_file.write_text(run.clients_file.read_text() + "null\n")
+
+
+def write_nothing(run: RunFolder) -> None:
+    run.clients_file.write_text(run.clients_file.read_text() + "{}\n")
+
+
+def change_split(run: RunFolder) -> None:
+    text = run.config_file.read_text()
+    recorded = run.read_provenance()["split-fingerprint"]
+    run.config_file.write_text(text.replace(recorded, "0" * len(recorded)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lose_checkpoint, "it has 3 rounds, but its checkpoint"),
+        (lose_state, "the state of client 2 after round 3"),
+        (lose_rounds, "its checkpoint is of round 3, which history.jsonl lacks"),
+        (write_null, "of clients.jsonl is damaged"),
+        (write_nothing, "a line of clients.jsonl has no round"),
+        (change_split, "the data or a library has changed"),
+        (lambda run: run.config_file.unlink(), "There is nothing to resume"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused_before_an_engine_starts(
+    cut: RunFolder,
+    spoil: Callable[[RunFolder], Any],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    experiment: Experiment,
+) -> None:
+    """On Ray as inline: one sentence, status 2, and not a byte of the record is changed."""
+
+    def start(*rest: Any) -> None:
+        raise AssertionError("the engine was started")
+
+    monkeypatch.setattr("fedsuite.engines.ray.execute", start)
+    cut.summary_file.unlink()
+    spoil(cut)
+    paths = [path for path in cut.path.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in paths}
+    if cut.exists:
+        assert main(["resume", str(cut.path), "--engine", "ray"]) == 2
+    else:
+        words = [f"results-dir={cut.path.parent}", "run-name=cut", "resume=true"]
+        assert main(["run", "scaffold", *words, "--engine", "ray"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+    with pytest.raises(UserError, match=sentence):
+        experiment("scaffold", **SETTINGS, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+    assert not cut.is_being_written
+
+
+def test_a_run_without_checkpoints_begins_again(experiment: Experiment, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**SETTINGS, "checkpoint_every": 0}
+    with pytest.raises(PowerCut):
+        experiment(grid=FailingGrid(), **settings)
+    experiment(resume=True, **settings)
+    assert [row["round"] for row in read_run(tmp_path / "runs" / "cut").history] == [0, 1, 2, 3, 4]
+
+
+def test_a_resumed_run_is_running_whatever_it_failed_of_before(cut: RunFolder) -> None:
+    assert cut.state is RunState.FAILED
+    with cut.lock_file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert read_run(cut.path).state is RunState.RUNNING
+        assert read_run(cut.path).note == "3 of 4 rounds"
+    assert cut.state is RunState.FAILED
+
+
+def test_anothers_folder_is_a_sentence(cut: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    cut.lock_file.unlink(missing_ok=True)
+    cut.lock_file.mkdir()  # cannot be opened, whoever one is
+    assert main(["resume", str(cut.path), "--engine", "inline"]) == 2
+    assert "cannot be written (Is a directory)" in capsys.readouterr().err
