@@ -147,3 +147,20 @@ def test_an_unfinished_tuning_chooses_nothing(
     (tuned / "suite.json").write_text(json.dumps(manifest))
     assert main([str(tuned)]) == 2
     assert "1 of 21 runs are not done" in capsys.readouterr().err
+
+
+def test_an_error_keeps_the_earlier_choice_and_what_follows_it_stays(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(TABLE.replace("= 8", "= 16"))
+    assert main([str(tuned), "--into", str(file)]) == 0
+    added = '\n[[small.override]]\nwhen = { algo = "local" }\nlr = 0.7\n'
+    file.write_text(file.read_text() + added)
+    assert main([str(tuned), "--into", str(file)]) == 0
+    text = file.read_text()
+    assert text.count(MARK) == 1 and text.count(added.strip()) == 1
+    file.write_text(text.replace("[axes]", "[axis]"))
+    before = file.read_bytes()
+    assert main([str(tuned), "--into", str(file)]) == 2
+    assert "unknown key 'axis'" in capsys.readouterr().err and file.read_bytes() == before
