@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.report import table
+from fedsuite.core.files import write_atomically
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import LOWER
 from fedsuite.records.collection import UNIMPORTANT, Collection, open_collection
@@ -25,7 +27,7 @@ from fedsuite.records.reader import Run
 from fedsuite.suites.definition import SCALES, Label, Suite, read_suite
 
 TUNED = "lr"
-MARK = "# Chosen by benchmarks.best_lr"
+MARK, END = "# Chosen by benchmarks.best_lr", "# End of what benchmarks.best_lr has chosen."
 Place = tuple[tuple[str, Label], ...]  # labels of a column of the table
 
 
@@ -122,16 +124,29 @@ def override_tables(suite: Suite, best: Mapping[tuple[str, Place], Candidate]) -
 
 
 def write_overrides(file: Path, scale: str, collection: Collection) -> None:
-    """Replace what an earlier call added to a suite file, and check that it is still a suite."""
+    """Replace what an earlier call added to a suite file, if it is a suite still with the choice.
+
+    What stands before and after the earlier choice is kept.
+    """
     text = file.read_text(encoding="utf-8")
-    own = text.partition(MARK)[0].rstrip() + "\n"
+    before, _, chosen = text.partition(MARK)
+    after = chosen.partition(END)[2].strip()
+    own = before.rstrip() + (f"\n\n{after}" if after else "") + "\n"
     best = choose(candidates(collection), collection.better)
     seeds = sorted({run.config["seed"] for run in collection.runs})
     head = f"{MARK} of {collection.name}, seeds {', '.join(map(str, seeds))}."
-    file.write_text(own, encoding="utf-8")
-    tables = override_tables(read_suite(file, scale), best)
-    file.write_text(f"{own}\n{head}\n{tables}\n", encoding="utf-8")
-    read_suite(file, scale)
+    tables = override_tables(_read(own, file, scale), best)
+    whole = f"{own}\n{head}\n{tables}\n\n{END}\n"
+    _read(whole, file, scale)
+    write_atomically(file, whole.encode())
+
+
+def _read(text: str, file: Path, scale: str) -> Suite:
+    """Read the text of a suite file that is not written yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / file.name
+        draft.write_text(text, encoding="utf-8")
+        return read_suite(draft, scale)
 
 
 def _place(collection: Collection, run: Run) -> Place:

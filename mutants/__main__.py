@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["mutants"]
     population = all_mutants(root, settings["packages"], arguments.paths)
     drawn = sample(population, arguments.count, arguments.seed)
+    if not drawn:
+        where = ", ".join(arguments.paths or settings["packages"])
+        parser.error(f"there is nothing to change in {where}: give paths of modules as from {root}")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         forks = Forks(root, Path(folder), arguments.workers, settings["preload"])
         forks.refuse_imported(settings["packages"])
@@ -148,7 +151,7 @@ def describe(verdict: Verdict, root: Path) -> str:
 
 
 def percent(verdicts: Sequence[Verdict]) -> float:
-    """Return the share of mutants that tests noticed; nothing to notice is all of it."""
+    """Return the share of mutants that tests noticed; a package may have none in the sample."""
     killed = sum(verdict.is_killed for verdict in verdicts)
     return 100.0 * killed / len(verdicts) if verdicts else 100.0
 

@@ -14,8 +14,8 @@ from fedsuite.engines.table import DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 STATUSES = (
-    "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing, "
-    "130 interrupted."
+    "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing (or scores, "
+    "or models), 130 interrupted."
 )
 engine_names = click.Choice(tuple(ENGINES))
 _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)

@@ -158,3 +158,20 @@ def test_a_rate_at_which_a_run_failed_is_not_chosen(
     summary.write_text(json.dumps(json.loads(summary.read_text()) | failed))
     assert main([str(tuned)]) == 0
     assert "| fedavg | **20.00** | failed |" in capsys.readouterr().out
+
+
+def test_an_error_keeps_the_earlier_choice_and_what_follows_it_stays(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(TABLE.replace("= 8", "= 16"))
+    assert main([str(tuned), "--into", str(file)]) == 0
+    added = '\n[[small.override]]\nwhen = { algo = "local" }\nlr = 0.7\n'
+    file.write_text(file.read_text() + added)
+    assert main([str(tuned), "--into", str(file)]) == 0
+    text = file.read_text()
+    assert text.count(MARK) == 1 and text.count(added.strip()) == 1
+    file.write_text(text.replace("[axes]", "[axis]"))
+    before = file.read_bytes()
+    assert main([str(tuned), "--into", str(file)]) == 2
+    assert "unknown key 'axis'" in capsys.readouterr().err and file.read_bytes() == before

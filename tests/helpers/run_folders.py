@@ -76,7 +76,7 @@ def write_suite(folder: Path, scale: str = "small") -> Path:
     for place, algo in enumerate(("fedavg", "fedprox", "taco", "feda4", "fedbac", "fedadw")):
         for seed in (1, 2):
             name = f"{algo}-s{seed}"
-            last = 0.5 + 0.05 * place + 0.02 * seed
+            last = 0.5 + 0.05 * place + 0.02 * seed + 0.001 * (place - 2) * seed
             options: dict[str, Any] = {"target_accuracy": 0.6, "personal_eval": "on"}
             options |= {"partition": "groups"}
             options |= {"freeloaders": "1", "expelled": [3]} if algo == "taco" else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mutants.__main__ import main
 from mutants.operators import Mutant, mutants_of
 from mutants.sample import sample
 from mutants.trace import BUDGET_SECONDS, TestMap
@@ -111,3 +112,11 @@ def test_a_tiny_project_has_each_outcome(tiny: Path) -> None:
     assert "timeout      pkg/m.py:11" in text
     assert (tiny / "pkg" / "m.py").read_text().startswith("def checked(a, b):\n    return a + b\n")
     assert "60.0 % killed, 85 % wanted." in text
+
+
+def test_a_sample_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["typo"], ["strategies", "--count", "0"]):
+        with pytest.raises(SystemExit) as refusal:
+            main([*words, "--root", str(ROOT)])
+        assert refusal.value.code == 2
+    assert "there is nothing to change in typo" in capsys.readouterr().err

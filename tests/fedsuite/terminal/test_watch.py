@@ -68,9 +68,9 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
     status = watch(tmp_path / "live", console)
     thread.join()
-    assert status == 0
+    assert status == 3
     text = console.export_text()
-    assert "3/3 rounds" in text and "finished" in text
+    assert "3/3 rounds" in text and "finished" in text and "client updates are missing" in text
 
 
 def test_it_ends_when_nobody_writes(tmp_path: Path) -> None:
