@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from federations import DeployedGrid, partitions
-from flwr.app import Message
+from power_cut import FailingGrid, PowerCut
 from safetensors.torch import load_file
 from torch import nn
 
@@ -27,27 +27,6 @@ pytestmark = pytest.mark.slow
 Experiment = Callable[..., Path]
 PERSONAL = [a for a in sorted(registry.ALGORITHMS) if registry.find(a).client.personal]
 SOME = {"num_clients": 5, "fraction_train": 0.4}  # in two rounds somebody never takes part
-
-
-class PowerCut(BaseException):
-    """Nothing in the suite expects it."""
-
-
-class FailingGrid(InlineGrid):
-    """Loses power after so many exchanges."""
-
-    def __init__(self, exchanges: int) -> None:
-        super().__init__(1)
-        self.left = exchanges
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = super().send_and_receive(messages, timeout=timeout)
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-        return replies
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Message
+from power_cut import FailingGrid, PowerCut
 from safetensors.numpy import load_file
 
 from fedsuite import registry
@@ -17,7 +17,6 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.settings import UserError
-from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import check_feasible
 from tasks.evaluation import evaluate
@@ -40,27 +39,6 @@ def bits(folder: Path) -> list[bytes]:
 
 def model(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
-
-
-class PowerCut(BaseException):
-    """Nothing in the suite expects it."""
-
-
-class FailingGrid(InlineGrid):
-    """Loses power after so many messages."""
-
-    def __init__(self, messages: int) -> None:
-        super().__init__(1)
-        self.left = messages
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = super().send_and_receive(messages, timeout=timeout)
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-        return replies
 
 
 @pytest.mark.slow

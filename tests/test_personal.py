@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from power_cut import FailingGrid, PowerCut
 from safetensors.numpy import load_file
 from torch import nn
 
@@ -28,27 +28,6 @@ Experiment = Callable[..., Path]
 PERSONAL = {"pfedme": "theta", "fedamp": "model", "fedfomo": "model", "apple": "model"}
 POOLED = ("fedamp", "fedfomo", "apple")
 SAME_ROWS = {"client_test_fraction": 0.25, "personal_eval": "on"}
-
-
-class PowerCut(BaseException):
-    """Nothing in the suite expects it."""
-
-
-class FailingGrid(InlineGrid):
-    """Loses power after so many exchanges."""
-
-    def __init__(self, exchanges: int) -> None:
-        super().__init__(1)
-        self.left = exchanges
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        replies = super().send_and_receive(messages, timeout=timeout)
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-        return replies
 
 
 def newest(folder: Path) -> dict[str, dict[str, np.ndarray]]:
