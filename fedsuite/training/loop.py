@@ -242,12 +242,10 @@ class TrainingLoop:
                 "diverges. Lower the learning rate (lr), or server-lr"
             )
         who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
-        gave = f"{who} gave a valid update {when}; a resume repeats what is missing"
-        return f"{self._last_reason()}{gave}"
-
-    def _last_reason(self) -> str:
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
-        return f"the first of them said:\n{reasons[0].rstrip()}\n" if reasons else ""
+        first = reasons[0].rstrip() if reasons else "nobody replied"
+        gave = f"{who} gave a valid update {when} ({first.splitlines()[-1].strip()})"
+        return f"{first}\n{gave}; a resume repeats what is missing"
 
     def _close_round(self, trained: RoundRecord, started: float) -> None:
         """Score the global model, record the round, write a checkpoint if one is due."""
