@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 
 from fedsuite import registry
-from fedsuite.core.settings import UserError, build
+from fedsuite.core.settings import UserError, build, kebab
 
 STRENGTHS = """
     apple.mu apple.p-lr feda4.beta feda4.eta feda4.tau-conc fedacg.beta fedadw.x fedadw.y fedamp.lam
@@ -47,3 +48,11 @@ def test_a_setting_takes_its_bounds_and_nothing_beyond(key: str) -> None:
     for value in [*wrong, math.nan, math.inf]:
         with pytest.raises(UserError, match=f"for {key}: "):
             build(params, {name: value}, f"{algorithm}.")
+
+
+@pytest.mark.parametrize("algo", sorted(registry.ALGORITHMS))
+def test_a_text_is_one_of_the_words_that_the_setting_names(algo: str) -> None:
+    texts = [f for f in dataclasses.fields(registry.params(algo)) if f.type in ("str", str)]
+    for field in texts:
+        with pytest.raises(UserError, match="no-such-word"):
+            build(registry.params(algo), {kebab(field.name): "no-such-word"}, f"{algo}.")

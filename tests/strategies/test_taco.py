@@ -373,3 +373,15 @@ def test_all_zero_updates_and_a_single_client() -> None:
     assert np.array_equal(strategy.model, [0, 0])
     play(strategy, [[2.0, 0.0]])
     assert np.allclose(strategy.model, [-2, 0])
+
+
+def test_the_distance_to_a_replay_is_from_the_last_change_of_the_model() -> None:
+    """Round 1 moves the model from (9, 9) by (-1.5, -1.5). In round 2 that again is at distance 0,
+    twice that at distance 1.
+    """
+    strategy = taco()
+    strategy.model = np.array([9, 9], np.float32)
+    play(strategy, [[3, 0], [0, 3]])
+    np.testing.assert_allclose(strategy.model, [7.5, 7.5])
+    this_round = play(strategy, [[1.5, 1.5], [3, 3]], number=2)
+    np.testing.assert_allclose(this_round.per_client["replay_distance"], [0, 1], atol=1e-6)
