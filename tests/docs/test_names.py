@@ -26,7 +26,7 @@ PAGES = [
 ]
 # A path may be given from the root, or shortened to its room or to its place among the tests.
 PLACES = [ROOT / place for place in ("", "fedsuite", "tests", "tests/fedsuite")]
-FOLDERS = {path.name for place in PLACES for path in place.iterdir() if path.is_dir()}
+FOLDERS = {path.name for place in PLACES for path in place.iterdir() if path.is_dir()} - {"runs"}
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+)?")
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.(?!jsonl)\w+)+")
