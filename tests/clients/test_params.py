@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_an_unknown_setting_is_no_setting(worker: Worker, tmp_path: Path) -> Non
 def test_a_client_names_its_strategys_settings(name: str) -> None:
     """The type that a client names, if any, is the one that its strategy declares."""
     algorithm = registry.find(name)
-    named = algorithm.client.__annotations__.get("params")
+    named = inspect.get_annotations(algorithm.client).get("params")
     assert named in (None, algorithm.strategy.Params.__name__)
     if defaults(algorithm.strategy.Params) and named is None:
         assert algorithm.client.__name__ == "FedAvgClient", "its settings are the server's alone"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -37,7 +36,9 @@ def test_the_second_load_reads_no_rows(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sources, "_read_parquet", lambda *_: pytest.fail("read again"))
     second = load_dataset("mnist", str(tmp_path), tmp_path / "cache")
     np.testing.assert_array_equal(first.x, second.x)
-    assert dataclasses.replace(first, x=second.x, y=second.y) == second
+    np.testing.assert_array_equal(first.y, second.y)
+    same = {"x": None, "y": None}
+    assert vars(first) | same == vars(second) | same
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
