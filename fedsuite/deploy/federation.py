@@ -26,18 +26,19 @@ from fedsuite.flower.commands import (
     CommandFailed,
     await_health,
     environment,
-    executable,
     free_ports,
+    guarded,
     log_tail,
     online_nodes,
     write_settings,
 )
-from fedsuite.flower.compat import FAST_POLLING, SUPERNODE_CONNECTED
+from fedsuite.flower.compat import FAST_POLLING, KEYS_REQUIRED, SUPERNODE_CONNECTED
 from fedsuite.flower.connections import LOCAL, Connection, write_connection
 
 PLAN = "federation.json"
 SUPERLINK = "superlink"
 LOOPBACK = "127.0.0.1"
+PRIVATE = ("certs", "keys", "logs", "nodes", "pids", "superlink")
 POLL_SECONDS = 0.5
 
 
@@ -138,12 +139,24 @@ def plan(
         connection=connection,
         fleet_host=fleet_host,
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folders(folder)
     write_json(
         folder / PLAN,
         {**asdict(federation), "folder": str(folder), "workdir": str(federation.workdir)},
     )
     return federation
+
+
+def make_private_folders(folder: Path) -> None:
+    """Make the folders of a federation, which hold keys, state and messages, for this user alone.
+
+    A folder that was there before keeps its own permissions.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in (*([folder] if is_new else []), *(folder / name for name in PRIVATE)):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o700)
 
 
 def make_node(
@@ -173,12 +186,12 @@ def start_superlink(federation: Federation) -> Process:
     files = federation.certificates
     trust = ["--ssl-ca-certfile", str(files.ca), "--ssl-certfile", str(files.server)]
     trust += ["--ssl-keyfile", str(files.server_key)]
-    command = [*executable("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
+    command = [*guarded("flower-superlink"), *(trust if federation.tls else ["--insecure"])]
     command += ["--host", LOOPBACK, "--port", str(federation.port)]
     command += ["--fleet-api-address", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--database", str(federation.database)]
     command += ["--disable-runtime-dependency-installation"]
-    command += ["--enable-supernode-auth"] if federation.auth else []
+    command += [KEYS_REQUIRED] if federation.auth else []
     process = _start(federation, SUPERLINK, command, federation.home)
     await_health(process.is_running, federation.port, federation.log(SUPERLINK), federation.ca)
     return process
@@ -196,7 +209,7 @@ def start_supernode(
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
     trust = ["--root-certificates", str(federation.ca)] if federation.tls else ["--insecure"]
-    command = [*within, *executable("flower-supernode"), *trust]
+    command = [*within, *guarded("flower-supernode"), *trust]
     command += ["--superlink", f"{federation.fleet_host}:{federation.fleet_port}"]
     command += ["--host", LOOPBACK, "--port", str(node.port)]
     command += ["--node-config", str(write_settings(folder / "node-config.toml", node.config))]

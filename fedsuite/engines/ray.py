@@ -1,13 +1,14 @@
 """The Ray engine: Flower's simulation through ``flwr run``.
 
-Each run has its own SuperLink on a free loopback port and its own Flower home, so that it does not
-interfere with anything else; all of its processes end with the run.
+Each run has its own SuperLink on a free loopback port, its own Flower home and its own Ray, so that
+it does not interfere with anything else. The SuperLink answers this user's processes alone, Ray
+those that have the run's token, and their files are private; all of it ends with the run.
 """
 
 from __future__ import annotations
 
+import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import IO
 
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Child, Process, start, stop
+from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.contract import EngineOptions, Follow
 from fedsuite.flower.commands import (
     COMMAND,
@@ -23,6 +25,7 @@ from fedsuite.flower.commands import (
     environment,
     executable,
     free_ports,
+    guarded,
     write_settings,
 )
 from fedsuite.flower.connections import Connection, write_connection
@@ -36,11 +39,11 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     folder = RunFolder.of(config)
     folder.make()
     with (
-        tempfile.TemporaryDirectory(prefix="fedsuite-", ignore_cleanup_errors=True) as home,
-        superlink(Path(home)) as link,
+        scratch_folder() as home,
+        superlink(home) as link,
         folder.log_file.open("ab") as log,
     ):
-        run = _submit(config, options, Path(home), log)
+        run = _submit(config, options, home, log)
         try:
             follow(lambda seconds: _wait(run, link, seconds))
         finally:
@@ -52,14 +55,14 @@ def superlink(home: Path) -> Iterator[Child]:
     """Start a SuperLink for simulations, with a connection to it in ``home``; end it afterwards."""
     port, control = free_ports(2)
     command = [
-        *executable("flower-superlink"),
+        *guarded("flower-superlink"),
         *("--insecure", "--simulation", "--isolation", "subprocess"),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--control-api-address", f"127.0.0.1:{control}"),
         "--disable-runtime-dependency-installation",
     ]
     with (home / "superlink.log").open("wb") as log:
-        process = start(command, _environment(home), output=log)
+        process = start(command, _environment(home) | _own_ray(home), output=log)
     try:
         await_health(lambda: process.poll() is None, port, home / "superlink.log")
         (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n')
@@ -91,9 +94,16 @@ def _wait(run: Child, link: Child, seconds: float) -> bool:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    return environment(
-        home,
-        **{COMMAND: Process.current().to_text()},
-        RAY_DISABLE_IMPORT_WARNING="1",
-        RAY_worker_niceness="0",
-    )
+    return environment(home, **{COMMAND: Process.current().to_text()})
+
+
+def _own_ray(home: Path) -> dict[str, str]:
+    """Return the variables of a Ray of its own, whose token only this user's processes can read."""
+    return {
+        "RAY_ADDRESS": "local",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_TMPDIR": str(home),
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+        "RAY_worker_niceness": "0",
+    }

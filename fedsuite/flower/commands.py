@@ -53,6 +53,11 @@ def executable(name: str) -> list[str]:
     return [str(beside)] if beside.exists() else [name]
 
 
+def guarded(service: str) -> list[str]:
+    """Return the command of a service of Flower that answers this user's processes alone."""
+    return [sys.executable, "-P", "-m", "fedsuite.flower.guard", service]
+
+
 def environment(home: Path | None = None, **extra: str) -> dict[str, str]:
     """Return the environment of Flower's commands: no telemetry, this Python's tools first.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -22,11 +23,13 @@ __all__ = [
     "CLIENT_APP_FAILED",
     "DEFAULT_FLOWER_CONFIG_TOML",
     "FAST_POLLING",
+    "KEYS_REQUIRED",
     "KEY_IN_USE",
     "SUPERNODE_CONNECTED",
     "TRANSPORT_ERRORS",
     "UNREADABLE_REPLY",
     "Run",
+    "add_fleet_interceptor",
     "is_simulated",
     "make_run",
     "option_parsers",
@@ -44,6 +47,8 @@ CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 TRANSPORT_ERRORS = (httpx.HTTPError,)
 # How often processes look for new work, in seconds; Flower's own interval is one second.
 FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
+# The option with which a SuperLink rejects SuperNodes without a registered key.
+KEYS_REQUIRED = "--enable-supernode-auth"
 # What a SuperLink answers if a key is registered already.
 KEY_IN_USE = "already in use"
 # What a SuperNode logs once the SuperLink has accepted it.
@@ -89,6 +94,21 @@ def replace_dead_workers() -> None:
             raise
 
     setattr(BasicActorPool, fetch.__name__, fetch_or_replace)
+
+
+def add_fleet_interceptor(make: Callable[[str], Any]) -> None:
+    """Give the SuperLink of this process one more gRPC interceptor, made from its address.
+
+    To be called before the SuperLink is started; it intercepts what SuperNodes call.
+    """
+    service = import_module("flwr.superlink.cli.flower_superlink")
+    create = service.generic_create_grpc_server
+
+    def create_with_interceptor(*, server_address: str, **options: Any) -> Any:
+        interceptors = [make(server_address), *(options.pop("interceptors", None) or [])]
+        return create(server_address=server_address, interceptors=interceptors, **options)
+
+    setattr(service, create.__name__, create_with_interceptor)
 
 
 def set_message_id(message: Message, number: str) -> None:

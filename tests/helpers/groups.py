@@ -25,7 +25,7 @@ NEEDED = {
 }
 OURS = ("fedsuite", "fedsuite.cli")
 STARTING = ("run", "resume", "suite", "deploy")  # our other commands only look, and are quick
-WORDS = 3
+WORDS = 5
 start = subprocess.Popen.__init__
 
 

@@ -1,0 +1,59 @@
+"""Private folders for the time of a command; those that killed commands left are removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedsuite.core.files import acquire, is_locked
+
+PREFIX = "fedsuite-"
+LOCK = ".lock"
+STALE_SECONDS = 60.0
+# Sockets have short paths, 107 bytes on Linux; Ray's need 69 of them below this folder.
+LONGEST_PATH = 38
+SHORT = Path("/tmp")
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder that only this user can enter, and remove it at the end."""
+    remove_stale()
+    parent = _parent()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    try:
+        with acquire(folder / LOCK, 0.0, ""):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_stale() -> list[Path]:
+    """Remove the folders of commands that were killed; return them."""
+    stale = [folder for folder in _parent().glob(f"{PREFIX}*") if _is_stale(folder)]
+    for folder in stale:
+        shutil.rmtree(folder, ignore_errors=True)
+    return stale
+
+
+def _parent() -> Path:
+    """Return the folder for temporary files, or a shorter one if its path is too long."""
+    usual = Path(tempfile.gettempdir())
+    too_long = len(os.fsencode(usual / f"{PREFIX}12345678")) > LONGEST_PATH
+    return SHORT if too_long and os.access(SHORT, os.W_OK) else usual
+
+
+def _is_stale(folder: Path) -> bool:
+    """Return whether a folder is this user's, and the process that locked it is gone."""
+    lock = folder / LOCK
+    try:
+        status = lock.lstat()
+    except OSError:
+        return False
+    mine = status.st_uid == folder.lstat().st_uid == os.geteuid()
+    return mine and time.time() - status.st_mtime > STALE_SECONDS and not is_locked(lock)

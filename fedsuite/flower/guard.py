@@ -1,0 +1,102 @@
+"""Flower's services, for processes of this user alone.
+
+``python -m fedsuite.flower.guard flower-superlink ...`` starts a SuperLink that answers nobody else
+on the machine, and so does ``flower-supernode ...``. Flower 1.39 has no accounts: whoever reaches a
+SuperLink's port can submit code to it, and whoever reaches a SuperNode's can take its work. Both
+listen on loopback here, where the kernel tells whose process has opened a connection. SuperNodes may
+be elsewhere if they need keys; without keys they are subject to the same check.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+import grpc
+import uvicorn
+
+from fedsuite.core.peers import Address, can_identify_peers, is_own_peer
+from fedsuite.flower.compat import KEYS_REQUIRED, add_fleet_interceptor
+
+REFUSAL = "This service answers only processes of the user who started it."
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def main(command: Sequence[str]) -> Any:
+    """Start a service of Flower with the guard, if this system can tell who connects."""
+    if can_identify_peers():
+        guard_http()
+        if KEYS_REQUIRED not in command:
+            add_fleet_interceptor(OwnNodes)
+    sys.argv = list(command)
+    (service,) = entry_points(group="console_scripts", name=command[0])
+    return service.load()()
+
+
+def guard_http() -> None:
+    """Let every HTTP server of this process answer this user's processes alone."""
+    load = uvicorn.Config.load
+
+    def load_guarded(config: uvicorn.Config) -> None:
+        load(config)
+        config.loaded_app = own_user_only(config.loaded_app)
+
+    setattr(uvicorn.Config, "load", load_guarded)  # noqa: B010 (mypy refuses an assignment)
+
+
+def own_user_only(app: Asgi) -> Asgi:
+    """Wrap an ASGI app so that other users are refused before it sees their request.
+
+    It must be outermost: what a request says of its sender is not to be believed.
+    """
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or _is_own(scope.get("client"), scope.get("server")):
+            await app(scope, receive, send)
+        elif scope["type"] == "http":
+            head = [(b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 403, "headers": head})
+            await send({"type": "http.response.body", "body": REFUSAL.encode()})
+        else:
+            await send({"type": "websocket.close"})
+
+    return guarded
+
+
+class OwnNodes(grpc.ServerInterceptor):
+    """Refuses SuperNodes of other users at the port ``address``."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.server: Address = (host, int(port))
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        """Check whose process calls, then handle the call."""
+        handler = continuation(details)
+        if handler is None:
+            return None
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._answer(handler.unary_unary, request, context),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _answer(self, answer: Any, request: Any, context: Any) -> Any:
+        kind, _, client = context.peer().partition(":")
+        host, _, port = client.rpartition(":")
+        if kind != "ipv4" or not _is_own((host, int(port)), self.server):
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, REFUSAL)
+        return answer(request, context)
+
+
+def _is_own(client: Any, server: Any) -> bool:
+    return bool(client and server and is_own_peer(tuple(client), tuple(server)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Whose process is at the other end of a connection, by the kernel's table."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from other_user import NOBODY, need_root
+
+from fedsuite.core import peers
+from fedsuite.core.peers import can_identify_peers, is_own_peer, peer_user
+
+# 127.0.0.1:8080 <- 127.0.0.1:40000 of user 1000, open; :40001 closed, its user forgotten.
+HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+OPEN = "   0: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000 0 7\n"
+CLOSED = "   1: 0100007F:9C41 0100007F:1F90 06 00000000:00000000 00:00000000 00000000     0 0 0\n"
+SERVER = ("127.0.0.1", 8080)
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "tcp"
+    path.write_text(HEADER + OPEN + CLOSED)
+    monkeypatch.setattr(peers, "TABLE", path)
+    monkeypatch.setattr("sys.byteorder", "little")
+    return path
+
+
+def test_an_open_connection_has_its_user(table: Path) -> None:
+    assert peer_user(("127.0.0.1", 40000), SERVER) == 1000
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        (("127.0.0.1", 40001), SERVER),  # closed: the table says user 0, which is nobody's word
+        (("127.0.0.1", 40002), SERVER),
+        (("127.0.0.1", 40000), ("127.0.0.1", 8081)),
+        (("127.0.0.2", 40000), SERVER),
+        (("::1", 40000), SERVER),
+        (("not an address", 40000), SERVER),
+    ],
+)
+def test_everything_else_has_none(
+    table: Path, client: tuple[str, int], server: tuple[str, int]
+) -> None:
+    assert peer_user(client, server) is None
+
+
+def test_a_user_is_own_by_its_number(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert is_own_peer(("127.0.0.1", 40000), SERVER)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not is_own_peer(("127.0.0.1", 40000), SERVER)
+    assert not is_own_peer(("127.0.0.1", 40001), SERVER)
+
+
+def test_a_system_without_the_table_cannot_tell(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert can_identify_peers()
+    table.unlink()
+    assert not can_identify_peers()
+    assert peer_user(("127.0.0.1", 40000), SERVER) is None
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def test_a_real_connection_is_own_until_it_is_closed(server: socket.socket) -> None:
+    if not can_identify_peers():
+        pytest.skip("this system does not tell whose a connection is")
+    here = server.getsockname()
+    with socket.create_connection(here) as client:
+        name = client.getsockname()
+        assert is_own_peer(name, here)
+    assert not is_own_peer(name, here)
+
+
+def test_a_real_connection_of_another_user_is_not_own(server: socket.socket) -> None:
+    need_root()
+    here = server.getsockname()
+    child = os.fork()
+    if not child:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        socket.create_connection(here).recv(1)
+        os._exit(0)
+    connection, name = server.accept()
+    with connection:
+        assert peer_user(name, here) == NOBODY
+        assert not is_own_peer(name, here)
+    os.waitpid(child, 0)
