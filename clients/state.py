@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from fedsuite.core.files import replacing
+from fedsuite.core.files import remove_unfinished, replacing
 from fedsuite.core.settings import UserError
 
 PRIVATE = 0o600
@@ -50,6 +50,7 @@ class ClientState:
         durable = [n for n in self._rounds() if n <= self.checkpoint_round and n < self.round]
         for number in durable[:-1]:
             self._path(number).unlink(missing_ok=True)
+        remove_unfinished(self.folder)
 
     def _path(self, number: int) -> Path:
         return self.folder / _file_name(number)

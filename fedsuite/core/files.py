@@ -43,6 +43,14 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files of :func:`replacing` in a folder whose process was killed."""
+    for path in folder.rglob(".*.tmp"):
+        writer = path.name.split(".")[-2].partition("-")[0]
+        if writer.isdigit() and not _is_alive(int(writer)):
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces ``path`` when the block ends without an error."""
@@ -192,6 +200,16 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:

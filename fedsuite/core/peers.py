@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-TABLE = Path("/proc/net/tcp")
+TABLE, TABLE_V6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
+MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in the second table
 ESTABLISHED = "01"
 LOCAL, REMOTE, STATE, USER = 1, 2, 3, 7  # columns of the table
 Address = tuple[str, int]
@@ -27,17 +28,25 @@ def peer_user(client: Address, server: Address) -> int | None:
     """Return the id of the user who has the connection from ``client`` to ``server`` open.
 
     None if nobody on this machine has: only open connections count, since the kernel gives closed
-    ones to user 0.
+    ones to user 0. A process may open an IPv4 connection through an IPv6 socket, as gRPC's do.
     """
     try:
-        wanted = [_as_listed(client), _as_listed(server), ESTABLISHED]
-        lines = TABLE.read_text().splitlines()[1:]
-    except (OSError, ValueError):
+        ends = [_as_listed(client), _as_listed(server)]
+    except ValueError:
         return None
-    for fields in map(str.split, lines):
-        if [fields[LOCAL], fields[REMOTE], fields[STATE]] == wanted:
-            return int(fields[USER])
+    mapped = [f"{MAPPED}{end}" for end in ends]
+    for table, wanted in ((TABLE, ends), (TABLE_V6, mapped)):
+        for fields in _rows(table):
+            if [fields[LOCAL], fields[REMOTE], fields[STATE]] == [*wanted, ESTABLISHED]:
+                return int(fields[USER])
     return None
+
+
+def _rows(table: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return []
 
 
 def _as_listed(address: Address) -> str:

@@ -21,7 +21,7 @@ from fedsuite.deploy.federation import (
     start_supernode,
 )
 from fedsuite.deploy.keys import make_key, public_half, register
-from fedsuite.flower.commands import CommandFailed, is_healthy, online_nodes
+from fedsuite.flower.commands import CommandFailed, exposure, is_healthy, online_nodes
 from fedsuite.flower.connections import (
     LOCAL,
     config_file,
@@ -64,6 +64,8 @@ def up(
     """Start a federation and wait until all nodes are online; on failure end what was started."""
     _refuse_running(folder)
     _refuse_taken(connection)
+    if warning := exposure():
+        report(f"warning: {warning}")
     shutil.rmtree(folder / "pids", ignore_errors=True)
     federation = plan(folder, nodes, tls=tls, auth=auth, data=data, connection=connection)
     try:

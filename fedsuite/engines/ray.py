@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from fedsuite.flower.commands import (
     await_health,
     environment,
     executable,
+    exposure,
     free_ports,
     guarded,
     write_settings,
@@ -38,6 +40,8 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     """Execute a run through ``flwr run``."""
     folder = RunFolder.of(config)
     folder.make()
+    if warning := exposure():
+        print(f"fedsuite: {warning}", file=sys.stderr)
     with (
         scratch_folder() as home,
         superlink(home) as link,

@@ -18,6 +18,7 @@ from typing import Any
 
 import tomli_w
 
+from fedsuite.core.peers import can_identify_peers
 from fedsuite.core.settings import Scalar, UserError
 
 COMMAND = "FEDSUITE_COMMAND"  # the environment's name of the process that a run must not outlive
@@ -56,6 +57,16 @@ def executable(name: str) -> list[str]:
 def guarded(service: str) -> list[str]:
     """Return the command of a service of Flower that answers this user's processes alone."""
     return [sys.executable, "-P", "-m", "fedsuite.flower.guard", service]
+
+
+def exposure() -> str:
+    """Return a warning if services cannot be kept from other users of this machine, else ""."""
+    if can_identify_peers():
+        return ""
+    return (
+        "other users of this machine can reach this run's services, and run code as you: this "
+        "system does not tell whose process connects. See docs/security.md, 'Shared machines'."
+    )
 
 
 def environment(home: Path | None = None, **extra: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from fedsuite.core.files import (
     acquire,
     json_line,
     read_document,
+    remove_unfinished,
     write_atomically,
     write_json,
 )
@@ -86,6 +87,7 @@ class RunRecord:
         for path, rows in kept.items():
             write_atomically(path, "".join(map(json_line, rows)).encode())
         self.files.summary_file.unlink(missing_ok=True)
+        remove_unfinished(self.folder)
         self._open()
 
     def lines_until(self, last_round: int | None) -> dict[Path, list[dict[str, Any]]]:

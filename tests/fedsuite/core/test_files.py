@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,6 +23,7 @@ from fedsuite.core.files import (
     read_document,
     read_lines,
     read_toml,
+    remove_unfinished,
     replacing,
     replacing_folder,
     write_atomically,
@@ -174,3 +178,15 @@ def test_lines_that_are_no_object_are_left_out_and_named(tmp_path: Path) -> None
     reader = LineReader(path)
     assert reader.new_lines() == [{"a": 1}, {"a": 2}] and reader.new_lines() == []
     assert reader.damage == "lines 2, 3, 4 of rounds.jsonl are damaged"
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """Not those of a process that is running, nor files that are named otherwise."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / "deep").mkdir()
+    kept = [f".a.json.{os.getpid()}-1.tmp", "a.tmp", ".b.tmp", "c.json"]
+    for name in (*kept, f".a.json.{gone.pid}-1.tmp", f"deep/.x.safetensors.{gone.pid}-22.tmp"):
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path)
+    assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == set(kept)

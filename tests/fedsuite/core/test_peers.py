@@ -17,6 +17,9 @@ from fedsuite.core.peers import can_identify_peers, is_own_peer, peer_user
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 OPEN = "   0: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000 0 7\n"
 CLOSED = "   1: 0100007F:9C41 0100007F:1F90 06 00000000:00000000 00:00000000 00000000     0 0 0\n"
+# The same server <- 127.0.0.1:40003 of user 1001, by an IPv6 socket.
+HOST = "0000000000000000FFFF00000100007F"
+MAPPED = f"   0: {HOST}:9C43 {HOST}:1F90 01 00000000:00000000 00:00000000 00000000  1001 0 8\n"
 SERVER = ("127.0.0.1", 8080)
 
 
@@ -24,13 +27,17 @@ SERVER = ("127.0.0.1", 8080)
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "tcp"
     path.write_text(HEADER + OPEN + CLOSED)
+    second = tmp_path / "tcp6"
+    second.write_text(HEADER + MAPPED)
     monkeypatch.setattr(peers, "TABLE", path)
+    monkeypatch.setattr(peers, "TABLE_V6", second)
     monkeypatch.setattr("sys.byteorder", "little")
     return path
 
 
 def test_an_open_connection_has_its_user(table: Path) -> None:
     assert peer_user(("127.0.0.1", 40000), SERVER) == 1000
+    assert peer_user(("127.0.0.1", 40003), SERVER) == 1001
 
 
 @pytest.mark.parametrize(
@@ -70,16 +77,22 @@ def test_a_system_without_the_table_cannot_tell(
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30)
         yield listening
 
 
-def test_a_real_connection_is_own_until_it_is_closed(server: socket.socket) -> None:
+@pytest.mark.parametrize("kind", [socket.AF_INET, socket.AF_INET6])
+def test_a_real_connection_is_own_until_it_is_closed(
+    server: socket.socket, kind: socket.AddressFamily
+) -> None:
     if not can_identify_peers():
         pytest.skip("this system does not tell whose a connection is")
     here = server.getsockname()
-    with socket.create_connection(here) as client:
-        name = client.getsockname()
+    with socket.socket(kind) as client:
+        client.connect(here if kind == socket.AF_INET else (f"::ffff:{here[0]}", here[1]))
+        connection, name = server.accept()
         assert is_own_peer(name, here)
+    connection.close()
     assert not is_own_peer(name, here)
 
 
@@ -88,10 +101,14 @@ def test_a_real_connection_of_another_user_is_not_own(server: socket.socket) -> 
     here = server.getsockname()
     child = os.fork()
     if not child:
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        socket.create_connection(here).recv(1)
-        os._exit(0)
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            with socket.socket() as client:
+                client.connect(here)
+                client.recv(1)
+        finally:
+            os._exit(0)
     connection, name = server.accept()
     with connection:
         assert peer_user(name, here) == NOBODY

@@ -9,6 +9,7 @@ import pytest
 from flwr.common.config import parse_config_args
 
 from fedsuite.config import all_defaults
+from fedsuite.flower import commands
 from fedsuite.flower.commands import COMMAND, CommandFailed, environment, flwr, write_settings
 
 
@@ -47,3 +48,17 @@ def test_a_command_that_fails_is_quoted(case: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("fedsuite.flower.commands.executable", lambda name: command)
     with pytest.raises(CommandFailed, match=f"`flwr list hub` .*{expected}"):
         flwr(["list", "hub"], seconds=1.0 if case == "no answer" else 60.0)
+
+
+def test_where_services_cannot_be_guarded_a_sentence_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "can_identify_peers", lambda: True)
+    assert commands.exposure() == ""
+    monkeypatch.setattr(commands, "can_identify_peers", lambda: False)
+    assert "other users of this machine can reach" in commands.exposure()
+
+
+def test_services_are_started_through_the_guard() -> None:
+    *_, module, service = commands.guarded("flower-superlink")
+    assert (module, service) == ("fedsuite.flower.guard", "flower-superlink")

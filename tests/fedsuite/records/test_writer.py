@@ -42,8 +42,12 @@ def test_reopening_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     for number in range(4):
         record.add_round({"round": number}, [{"client": 0}])
     record.close()
+    unfinished = record.folder / "clients" / "000000" / f".000002.safetensors.{2**40}-1.tmp"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()  # a process with this number has never been
     again = RunRecord.hold(record.folder)
     again.rewind(1)
+    assert not unfinished.exists()
     again.add_round({"round": 2}, [])
     assert [row["round"] for row in again.history()] == [0, 1, 2]
     assert [row["round"] for row in read_lines(record.folder / "clients.jsonl")] == [0, 1]
