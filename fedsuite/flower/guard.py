@@ -3,14 +3,14 @@
 ``python -m fedsuite.flower.guard flower-superlink ...`` starts a SuperLink that answers nobody else
 on the machine, and so does ``flower-supernode ...``. Flower 1.39 has no accounts: whoever reaches a
 SuperLink's port can submit code to it, and whoever reaches a SuperNode's can take its work. Both
-listen on loopback here, where the kernel tells whose process has opened a connection. SuperNodes may
-be elsewhere if they need keys; without keys they are subject to the same check.
+listen on loopback here, where the kernel tells whose process has opened a connection. SuperNodes
+may be elsewhere if they need keys; without keys they are subject to the same check.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -24,7 +24,7 @@ REFUSAL = "This service answers only processes of the user who started it."
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 
 
 def main(command: Sequence[str]) -> Any:
@@ -68,7 +68,7 @@ def own_user_only(app: Asgi) -> Asgi:
     return guarded
 
 
-class OwnNodes(grpc.ServerInterceptor):
+class OwnNodes(grpc.ServerInterceptor):  # type: ignore[misc]
     """Refuses SuperNodes of other users at the port ``address``."""
 
     def __init__(self, address: str) -> None:

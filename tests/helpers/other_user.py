@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ NOBODY = 65534
 BECOME_NOBODY = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
 
 
-def run_as_nobody(imports: str, code: str, seconds: float = 120, **environment: str) -> Any:
+def run_as_nobody(imports: str, code: str, environment: Mapping[str, str] | None = None) -> Any:
     """Run Python code as ``nobody`` and return its ``answer``.
 
     Imports come first and as root, whose home the interpreter may be in.
@@ -23,11 +24,11 @@ def run_as_nobody(imports: str, code: str, seconds: float = 120, **environment: 
     lines = ["import json, os, sys", imports, BECOME_NOBODY, textwrap.dedent(code)]
     done = subprocess.run(
         [sys.executable, "-c", "\n".join([*lines, "print(json.dumps(answer))"])],
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environment},
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **(environment or {})},
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=120,
     )
     assert not done.returncode, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

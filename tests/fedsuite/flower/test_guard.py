@@ -68,7 +68,7 @@ def test_the_start_and_end_of_a_server_are_nobodys_requests(own: list[Any]) -> N
 
 
 def test_the_guard_is_outside_of_what_believes_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvicorn trusts X-Forwarded-For of loopback clients, and so must come after the guard."""
+    """Uvicorn trusts X-Forwarded-For of loopback clients, and so must come after the guard."""
     monkeypatch.setattr(uvicorn.Config, "load", uvicorn.Config.load)
     guard.guard_http()
 
