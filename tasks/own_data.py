@@ -15,7 +15,7 @@ from fedsuite.core.settings import UserError, invalid
 from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import KINDS, MAX_DESCRIPTION, MAX_NAME, MAX_SIDE, Description, Schema
-from tasks.preprocess import MISSING, decode_images, is_text, places_in
+from tasks.preprocess import MISSING, decode_images, is_text, open_image, places_in
 
 MAX_VALUES = 1000
 MAX_SHOWN = 20
@@ -218,13 +218,8 @@ def _holds_images(column: pa.ChunkedArray) -> bool:
 
 def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
     """Return channels, height and width of the first image."""
-    from io import BytesIO
-
-    from PIL import Image
-
-    value = table[str(spec.inputs)][0].as_py()
     try:
-        image = Image.open(BytesIO(value["bytes"] if isinstance(value, dict) else value))
+        image = open_image(table[str(spec.inputs)][0].as_py())
     except Exception as error:  # a damaged file may make PIL raise anything
         raise UserError(f"Column '{spec.inputs}' does not hold images ({error}).") from None
     if max(image.size) > MAX_SIDE:

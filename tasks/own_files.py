@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from tasks.datasets import DATASETS
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 TABLES = (".parquet", ".csv")
 IMAGE_COLUMNS = ("image", "img")
-CSV_BLOCK_BYTES = 1 << 24  # a column's type is inferred from the first block
+CSV_BLOCK_BYTES = 1 << 24  # a row must fit into it, and wide tables fall into fewer chunks
+ROW_AT_FAULT = re.compile(r"(?<=columns, got )(\d+): .*")
 
 
 def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
@@ -91,7 +93,9 @@ def _suffix(path: Path) -> str:
 def _pictures(folder: Path, entries: Sequence[Path]) -> list[Path]:
     """Return the images that lie in subfolders; refuse those that lie deeper."""
     pictures = []
-    for entry in (e for name in entries if name.is_dir() for e in _listed(name)):
+    place = folder.resolve()
+    classes = (e for e in entries if e.is_dir() and not place.is_relative_to(e.resolve()))
+    for entry in (entry for name in classes for entry in _listed(name)):
         if _suffix(entry) in PICTURES:
             pictures.append(entry)
         elif entry.is_dir() and not entry.is_symlink():
@@ -147,25 +151,8 @@ def _read_parquet(file: Path) -> pa.Table:
 
 
 def _read_csv(file: Path) -> pa.Table:
-    ragged = []
-
-    def refuse(row: pyarrow.csv.InvalidRow) -> str:
-        ragged.append(row)
-        return "error"
-
-    try:
-        table = pyarrow.csv.read_csv(
-            file,
-            read_options=pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-            parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=refuse),
-        )
-    except pa.ArrowInvalid:
-        if not ragged:
-            raise
-        raise UserError(
-            f"'{file}' cannot be read: a row has {ragged[0].actual_columns} values, the header "
-            f"{ragged[0].expected_columns}."
-        ) from None
+    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES)
+    table = pyarrow.csv.read_csv(file, read_options=options)
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if pa.types.is_binary(kind):
             raise UserError(f"Column '{name}' of '{file}' is not UTF-8. Save the file as UTF-8.")
@@ -199,7 +186,7 @@ def _differing_types(files: Sequence[Path], tables: Sequence[pa.Table]) -> UserE
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
-    """Return the error for a file; without the value that was at fault, which stays here."""
+    """Return the error for a file; without the row at fault, which is not for the server."""
     reason = getattr(error, "strerror", None) or str(error)
-    reason = reason.partition("\n")[0].partition(": invalid value")[0].rstrip(". ")
+    reason = ROW_AT_FAULT.sub(r"\1", reason.partition("\n")[0]).rstrip(". ")
     return UserError(f"'{path}' cannot be read: {reason}.")

@@ -21,6 +21,8 @@ from tasks.shapes import DataShape
 from tasks.sources import Rows
 
 if TYPE_CHECKING:
+    import PIL.Image
+
     from tasks.datasets import DatasetSpec
 
 VERSION = 1  # raise it when the same rows give other arrays than before
@@ -176,21 +178,32 @@ def decode_images(
     return total, squares
 
 
+def open_image(value: Any) -> PIL.Image.Image:
+    """Open an image given as bytes, or as the hub does with the name of its file."""
+    from PIL import Image, UnidentifiedImageError
+
+    encoded = value["bytes"] if isinstance(value, dict) else value
+    try:
+        return Image.open(io.BytesIO(encoded or b""), formats=IMAGE_FORMATS)
+    except UnidentifiedImageError:
+        raise ValueError(f"it is none of {', '.join(IMAGE_FORMATS)}") from None
+
+
 def _decode_image(spec: DatasetSpec, value: Any, where: str) -> bytes:
-    """Decode an image, given as bytes or as the hub does with the name of its file."""
+    """Decode an image into as many rows and columns as the spec says."""
     from PIL import Image
 
     channels, height, width = spec.input_shape
     mode = "L" if channels == 1 else "RGB"
-    file = value if isinstance(value, dict) else {"bytes": value}
     try:
-        image: Image.Image = Image.open(io.BytesIO(file["bytes"] or b""), formats=IMAGE_FORMATS)
+        image: Image.Image = open_image(value)
         if image.mode.startswith("I"):  # 16 bits of grey, which PIL would cut off above 255
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         image = image if image.mode == mode else image.convert(mode)
         image.load()
     except Exception as error:  # a damaged file may make PIL raise anything
-        name = f" ('{file['path']}')" if file.get("path") else ""
+        path = value.get("path") if isinstance(value, dict) else None
+        name = f" ('{path}')" if path else ""
         raise UserError(
             f"Dataset '{spec.name}': {where}{name} has no image that can be decoded in column "
             f"'{spec.inputs}' ({error})."

@@ -20,9 +20,11 @@ from fedsuite.core.settings import UserError
 from tasks import cached_arrays, dataset_cache
 from tasks.cached_arrays import BLOCK_BYTES, BLOCKS, read_meta, write_meta
 from tasks.dataset_cache import Dataset, is_local, load_dataset
+from tasks.datasets import DATASETS
 from tasks.own_schema import agree
 from tasks.own_task import describe_path, server_task
 from tasks.partitions import PartitionOptions
+from tasks.sources import find_source
 from tasks.split import cached_split
 from tasks.task_spec import TaskSpec
 
@@ -232,10 +234,8 @@ def test_a_cache_that_cannot_be_replaced_is_told_in_a_sentence(
 def test_a_disk_that_loses_what_it_is_given_is_told_in_a_sentence(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = dataset_cache.write_meta
-
     def lose(folder: Path, meta: Any) -> None:
-        written(folder, meta)
+        write_meta(folder, meta)
         truncate("x.npy")(folder)
 
     monkeypatch.setattr(dataset_cache, "write_meta", lose)
@@ -249,7 +249,7 @@ def test_a_damaged_cache_is_not_taken_for_a_local_copy(
     monkeypatch.setenv("FEDSUITE_CACHE", str(root / "cache"))
     load(root)
     assert not is_local(NAME) and is_local(NAME, str(root / "root"))
-    source = dataset_cache.sources.find_source(dataset_cache.DATASETS[NAME], "")
+    source = find_source(DATASETS[NAME], "")
     hub = dataset_cache._folder(NAME, source, root / "cache")
     cached(root).rename(hub)
     assert is_local(NAME)
