@@ -7,7 +7,6 @@ makes arrays by it, so that a feature means the same everywhere.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,7 @@ class Description:
 
     def to_json(self) -> str:
         """Return it as JSON."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(vars(self))
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Schema:
 
     def to_json(self) -> str:
         """Return it as JSON, the same text for the same schema."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return json.dumps(vars(self), sort_keys=True)
 
     @property
     def data_shape(self) -> DataShape:

@@ -315,4 +315,7 @@ def test_a_read_only_cache_is_used_without_writing(monkeypatch: pytest.MonkeyPat
         refused = as_nobody(lambda: str(load_dataset("mnist", spec.data_root)))
         assert "UserError" in refused and "cannot be written (Permission denied)" in refused
         assert sorted(root.rglob("*")) == before
+        (cached(root) / "x.npy").chmod(0)
+        unreadable = as_nobody(lambda: str(load(root)))
+        assert "UserError" in unreadable and "cannot be written (Permission" in unreadable
         (root / "cache").chmod(0o755)

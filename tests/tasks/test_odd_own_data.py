@@ -356,6 +356,7 @@ def test_sixteen_bits_of_grey_become_eight(tmp_path: Path) -> None:
         (png(kind="GIF"), "it is none of PNG"),
         (png(size=(64, 64))[:60], "truncated|broken|cannot"),
     ],
+    ids=["empty", "text", "GIF", "half"],
 )
 def test_an_image_that_cannot_be_decoded_is_named(
     content: bytes, reason: str, tmp_path: Path
