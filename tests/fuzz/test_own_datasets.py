@@ -12,7 +12,8 @@ import pytest
 
 from fedsuite.core.settings import UserError
 from fuzz import own_datasets
-from fuzz.own_datasets import check, make
+from fuzz.odd_datasets import Odd, make
+from fuzz.own_datasets import check
 from tasks.own_task import own_task
 
 
@@ -68,9 +69,9 @@ def test_lost_rows_and_inputs_that_are_not_finite_are_noticed(
     monkeypatch.setenv("FEDSUITE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "rows.csv"
     path.write_text("age,label\n" + "1,a\n2,b\n" * 5)
-    learn, odd = own_datasets._learn, own_datasets.Odd
-    assert learn(odd(path, "", 10), tmp_path) == ""
-    assert learn(odd(path, "", 11), tmp_path) == "10 rows instead of 11"
+    learn = own_datasets._learn
+    assert learn(Odd(path, "", 10), tmp_path) == ""
+    assert learn(Odd(path, "", 11), tmp_path) == "10 rows instead of 11"
 
     def with_a_hole(*arguments: Any) -> Any:
         task = own_task(*arguments)
@@ -79,4 +80,4 @@ def test_lost_rows_and_inputs_that_are_not_finite_are_noticed(
 
     hole = mock.Mock(side_effect=with_a_hole)
     monkeypatch.setattr(own_datasets, "own_task", hole)
-    assert learn(odd(path, "", 10), tmp_path) == "inputs that are not finite"
+    assert learn(Odd(path, "", 10), tmp_path) == "inputs that are not finite"
