@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import math
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedsuite.core.files import locked, replacing_folder
 from fedsuite.core.protocol import OWN
-from fedsuite.core.settings import UserError, invalid, suggest
+from fedsuite.core.settings import invalid, suggest
 from tasks import preprocess, sources
+from tasks.cached_arrays import (
+    META,
+    Damaged,
+    check_form,
+    map_array,
+    open_or_build,
+    read_meta,
+    write_meta,
+)
 from tasks.datasets import DATASETS, DatasetSpec
 from tasks.shapes import DataShape
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,13 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
         raise invalid("dataset", name, suggest(name, DATASETS))
     spec = DATASETS[name]
     source = sources.find_source(spec, data_root)
-    folder = (cache_dir or default_cache_dir()) / f"{name}-{_fingerprint(name, source)}"
-    if not is_complete(folder):
-        build_once(folder, f"dataset '{name}'", lambda place: _build(spec, source, place))
-    return _open(spec, folder)
+    folder = _folder(name, source, cache_dir or default_cache_dir())
+    return open_or_build(
+        folder,
+        f"dataset '{name}'",
+        lambda place: _build(spec, source, place),
+        lambda place: _open(spec, place),
+    )
 
 
 def is_local(name: str, data_root: str = "") -> bool:
@@ -81,8 +87,13 @@ def is_local(name: str, data_root: str = "") -> bool:
     if name not in DATASETS:
         return False
     source = sources.find_source(DATASETS[name], data_root)
-    cached = default_cache_dir() / f"{name}-{_fingerprint(name, source)}"
-    return source.kind != "hub" or is_complete(cached)
+    if source.kind != "hub":
+        return True
+    try:
+        _open(DATASETS[name], _folder(name, source, default_cache_dir()))
+    except Exception:  # whatever a missing or damaged file makes numpy and json raise
+        return False
+    return True
 
 
 def default_cache_dir() -> Path:
@@ -94,31 +105,10 @@ def default_cache_dir() -> Path:
     return (Path(shared) if shared else Path.home() / ".cache") / "fedsuite"
 
 
-def _fingerprint(name: str, source: sources.Source) -> str:
+def _folder(name: str, source: sources.Source, cache_dir: Path) -> Path:
     parts = [name, preprocess.VERSION, source.kind, source.identity]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def is_complete(folder: Path) -> bool:
-    """Return whether arrays were built here."""
-    return (folder / "meta.json").is_file()
-
-
-def build_once(folder: Path, what: str, build: Callable[[Path], None]) -> None:
-    """Build arrays unless another process has just done so; they appear atomically."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"The cache directory '{folder.parent}' cannot be made ({error.strerror}). "
-            "Set FEDSUITE_CACHE to a directory that can be written to."
-        ) from error
-    with locked(folder.with_name(f"{folder.name}.lock"), wait=math.inf):
-        if is_complete(folder):
-            return
-        logger.info("Preparing %s in %s (first use only).", what, folder)
-        with replacing_folder(folder) as unfinished:
-            build(unfinished)
+    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return cache_dir / f"{name}-{fingerprint}"
 
 
 def _build(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:
@@ -131,15 +121,15 @@ def _build(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:
         "class_names": class_names,
         "shape": asdict(shape),
     }
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+    write_meta(folder, meta)
 
 
 def _open(spec: DatasetSpec, folder: Path) -> Dataset:
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    shape = dict(meta["shape"], input_shape=tuple(meta["shape"]["input_shape"]))
-    return Dataset(
+    meta = read_meta(folder)
+    shape = DataShape(**dict(meta["shape"], input_shape=tuple(meta["shape"]["input_shape"])))
+    dataset = Dataset(
         spec=spec,
-        shape=DataShape(**shape),
+        shape=shape,
         x=map_array(folder / "x.npy"),
         y=map_array(folder / "y.npy"),
         owners=map_array(folder / "owners.npy") if spec.owner else None,
@@ -147,8 +137,17 @@ def _open(spec: DatasetSpec, folder: Path) -> Dataset:
         class_names=tuple(meta["class_names"]),
         source=meta["source"],
     )
+    _check(dataset)
+    return dataset
 
 
-def map_array(path: Path) -> np.ndarray:
-    """Map an array copy-on-write: shared between processes, and writable, as torch requires."""
-    return np.asarray(np.load(path, mmap_mode="c"))
+def _check(dataset: Dataset) -> None:
+    """Raise :class:`Damaged` where the parts of a dataset do not fit together."""
+    check_form(dataset.shape, dataset.x, dataset.y)
+    rows, owners, names = len(dataset.y), dataset.owners, dataset.class_names
+    if owners is not None and (owners.dtype != np.int32 or owners.shape != (rows,)):
+        raise Damaged(f"owners.npy holds {owners.dtype} of shape {owners.shape}")
+    if not isinstance(dataset.num_train, int) or not 0 < dataset.num_train < rows:
+        raise Damaged(f"{META} counts {dataset.num_train} training rows of {rows:,}")
+    if len(names) != dataset.shape.num_classes or not all(isinstance(n, str) for n in names):
+        raise Damaged(f"{META} does not name the {dataset.shape.num_classes} classes")

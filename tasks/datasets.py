@@ -16,8 +16,9 @@ class DatasetSpec:
 
     ``input_shape`` is (C, H, W) for images and (length,) for text; a table's is known only from
     its categories. ``num_classes`` is that of the complete dataset: what the data itself says
-    goes first. ``test_split`` None means there is none, and a tenth of train is held out.
-    ``first_classes`` keeps the rows of the first so many classes; 0 keeps all.
+    goes first. ``test_split`` None means that none is known: the copy's ``test`` is taken if it has
+    one, else a tenth of train is held out. ``first_classes`` keeps the rows of the first so many
+    classes; 0 keeps all.
     """
 
     name: str

@@ -1,65 +1,24 @@
-"""Rows that a node owns: read from files, described, turned into arrays by the agreed schema."""
+"""Rows that a node owns: described, and turned into arrays by the agreed schema."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
-from tasks.own_schema import KINDS, MAX_NAME, Description, Schema
-from tasks.preprocess import MISSING, decode_images, is_text, places_in
+from tasks.own_files import IMAGE_COLUMNS
+from tasks.own_schema import KINDS, MAX_DESCRIPTION, MAX_NAME, MAX_SIDE, Description, Schema
+from tasks.preprocess import MISSING, decode_images, is_text, open_image, places_in
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-READERS = {".parquet": pq.read_table, ".csv": pyarrow.csv.read_csv}
-IMAGE_COLUMNS = ("image", "img")
 MAX_VALUES = 1000
-
-
-def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
-    """Read a parquet or CSV file, a folder of either, or a folder of images by class."""
-    files = data_files(path)
-    tables = []
-    for file in files:
-        if file.suffix.lower() in PICTURES:
-            break
-        try:
-            tables.append(READERS[file.suffix.lower()](file))
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"'{file}' cannot be read: {error}.") from None
-    if tables:
-        return pa.concat_tables(tables, promote_options="permissive")
-    spec = DATASETS.get(dataset)
-    image, label = (str(spec.inputs), spec.label) if spec else (IMAGE_COLUMNS[0], label)
-    images = [{"bytes": file.read_bytes()} for file in files]
-    return pa.table({image: images, label: [file.parent.name for file in files]})
-
-
-def data_files(path: Path) -> list[Path]:
-    """Return the files that hold a node's rows, in a fixed order."""
-    if path.is_file() and path.suffix.lower() in READERS:
-        return [path]
-    if path.is_dir():
-        for suffix in READERS:
-            if files := sorted(path.glob(f"*{suffix}")):
-                return files
-        if files := sorted(f for f in path.glob("*/*") if f.suffix.lower() in PICTURES):
-            return files
-    why = "it holds no data" if path.exists() else "there is no such file or folder"
-    raise invalid(
-        "data-path",
-        path,
-        f"{why}. Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
-        "images per class.",
-    )
+MAX_SHOWN = 20
 
 
 def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
@@ -86,21 +45,44 @@ def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
 def describe(spec: DatasetSpec, table: pa.Table) -> Description:
     """Describe rows by what the server needs to know, and no more."""
     _refuse_gaps(spec, table)
-    names = _values(_label_names(table[spec.label]), spec.label)
+    names = _values(_label_names(table[spec.label], spec.label), spec.label)
     if spec.kind == "image":
-        shape = spec.input_shape or _image_shape(spec, table)
-        spec = dataclasses.replace(spec, input_shape=shape)
-        total, squares = decode_images(spec, table, "own", _canvas(shape, table.num_rows))
-        pixels = table.num_rows * shape[1] * shape[2]
-        sums = {str(c): (pixels, float(total[c]), float(squares[c])) for c in range(shape[0])}
-        return Description(spec.kind, table.num_rows, names, shape, sums)
+        description = _describe_images(spec, table, names)
+    else:
+        description = _describe_table(spec, table, names)
+    if (length := len(description.to_json())) > MAX_DESCRIPTION:
+        raise UserError(
+            f"The data has so many columns and words that its description has {length:,} "
+            f"characters, of which the server takes {MAX_DESCRIPTION:,}. Leave some out."
+        )
+    return description
+
+
+def _describe_images(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) -> Description:
+    shape = spec.input_shape or _image_shape(spec, table)
+    spec = dataclasses.replace(spec, input_shape=shape)
+    total, squares = decode_images(spec, table, "own", _canvas(shape, table.num_rows))
+    pixels = table.num_rows * shape[1] * shape[2]
+    sums = {str(c): (pixels, float(total[c]), float(squares[c])) for c in range(shape[0])}
+    return Description(spec.kind, table.num_rows, names, shape, sums)
+
+
+def _describe_table(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) -> Description:
     numbers, categories = {}, {}
     for name in _inputs(spec):
-        if is_text(table[name]):
-            categories[name] = tuple(v for v in _values(table[name], name) if v != MISSING)
-        else:
-            column = np.asarray(table[name], dtype=np.float64)
-            numbers[name] = (float(len(column)), float(column.sum()), float(column @ column))
+        column = table[name]
+        if is_text(column):
+            categories[name] = tuple(v for v in _values(column, name) if v != MISSING)
+            continue
+        values = _numbers(column)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = (float(len(values)), float(values.sum()), float(values @ values))
+        if not np.isfinite(sums).all():
+            raise UserError(
+                f"Column '{name}' has numbers so large that their squares cannot be summed. "
+                "Rescale it or leave it out."
+            )
+        numbers[name] = sums
     return Description(spec.kind, table.num_rows, names, (), numbers, categories)
 
 
@@ -119,22 +101,34 @@ def write_own_arrays(table: pa.Table, schema: Schema, folder: Path) -> None:
         x = (x - mean.astype(np.float32)) / std.astype(np.float32)
     else:
         _check_columns(table, [*schema.scales, *schema.categories])
-        x = np.concatenate(list(_features(table, schema)), axis=1)
+        x = _features(table, schema)
     np.save(folder / "x.npy", x)
 
 
-def _features(table: pa.Table, schema: Schema) -> Iterator[np.ndarray]:
+def _features(table: pa.Table, schema: Schema) -> np.ndarray:
     """Scale numbers; give each agreed category a column, all zeros where it is none of them."""
-    for name, (mean, std) in sorted(schema.scales.items()):
-        column = np.asarray(table[name], dtype=np.float64)
-        yield ((column - mean) / std).astype(np.float32)[:, None]
+    x = np.zeros((table.num_rows, *schema.data_shape.input_shape), dtype=np.float32)
+    for place, (name, (mean, std)) in enumerate(sorted(schema.scales.items())):
+        if not _is_numeric(table[name].type):
+            raise UserError(f"Column '{name}' must hold numbers, not {table[name].type}.")
+        with np.errstate(over="ignore"):
+            x[:, place] = (_numbers(table[name]) - mean) / std
+        if not np.isfinite(x[:, place]).all():
+            raise UserError(
+                f"Column '{name}' has numbers too far from those that the nodes agreed on at the "
+                f"start (mean {mean:.3g}, deviation {std:.3g}). Rescale or remove them."
+            )
+    start = len(schema.scales)
     for name, values in sorted(schema.categories.items()):
         codes = places_in(table[name].cast(pa.string()), values)
-        yield (codes[:, None] == np.arange(len(values))).astype(np.float32)
+        rows = np.flatnonzero(codes >= 0)
+        x[rows, start + codes[rows]] = 1
+        start += len(values)
+    return x
 
 
 def _class_numbers(column: pa.ChunkedArray, schema: Schema) -> np.ndarray:
-    names = _label_names(column)
+    names = _label_names(column, schema.label)
     numbers = places_in(names, schema.classes).astype(np.int64)
     if (numbers < 0).any():
         unknown = names[int(np.argmax(numbers < 0))]
@@ -147,7 +141,10 @@ def _class_numbers(column: pa.ChunkedArray, schema: Schema) -> np.ndarray:
 
 def _values(column: pa.ChunkedArray, name: str) -> tuple[str, ...]:
     """Return the distinct values of a column; refuse so many, or so long, that they reveal rows."""
-    values = sorted(set(pc.unique(column).to_pylist()) - {None})
+    try:
+        values = sorted(set(pc.unique(column).to_pylist()) - {None})
+    except UnicodeDecodeError:
+        raise UserError(f"Column '{name}' has words that are not UTF-8. Save it again.") from None
     if len(values) > MAX_VALUES or any(len(value) > MAX_NAME for value in values):
         raise UserError(
             f"Column '{name}' has {len(values):,} distinct values, or long ones, and all of them "
@@ -156,8 +153,25 @@ def _values(column: pa.ChunkedArray, name: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _label_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string())
+def _label_names(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        raise UserError(
+            f"Column '{name}' holds {column.type}, which cannot be a class. Use words or numbers."
+        ) from None
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(check(kind) for check in checks)
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a numeric column as float64; true is 1."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return np.asarray(column, dtype=np.float64)
 
 
 def _refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
@@ -166,23 +180,31 @@ def _refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
     for name in [*_inputs(spec), spec.label]:
         column = table[name]
         words = is_text(column)
-        if column.null_count and (name == spec.label or not words):
+        gaps = column.null_count
+        if name == spec.label and words:
+            gaps += pc.sum(pc.equal(column, "")).as_py() or 0
+        if gaps and (name == spec.label or not words):
+            raise UserError(f"{gaps} rows have no value in column '{name}'. Fill or remove them.")
+        is_feature = spec.kind == "tabular" and name != spec.label
+        if is_feature and not (words or _is_numeric(column.type)):
             raise UserError(
-                f"{column.null_count} rows have no value in column '{name}'. Fill or remove them."
+                f"Column '{name}' holds {column.type}, neither numbers nor words. Convert it or "
+                "leave it out."
             )
-        numeric = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-        if spec.kind == "tabular" and name != spec.label and not (words or numeric):
-            raise UserError(f"Column '{name}' holds {column.type}, neither numbers nor words.")
         if pa.types.is_floating(column.type) and not np.isfinite(np.asarray(column)).all():
             raise UserError(f"Column '{name}' has values that are not finite.")
 
 
 def _check_columns(table: pa.Table, needed: Sequence[str]) -> None:
-    for name in needed:
-        if name not in table.column_names:
-            raise UserError(
-                f"The data has no column '{name}'. Its columns: {', '.join(table.column_names)}."
-            )
+    present = table.column_names
+    known = set(present)
+    missing = [name for name in needed if name not in known]
+    if missing:
+        more = f" and {len(present) - MAX_SHOWN:,} more" if len(present) > MAX_SHOWN else ""
+        raise UserError(
+            f"The data has no column '{missing[0]}'. Its columns: "
+            f"{', '.join(present[:MAX_SHOWN])}{more}."
+        )
 
 
 def _inputs(spec: DatasetSpec) -> tuple[str, ...]:
@@ -196,18 +218,25 @@ def _holds_images(column: pa.ChunkedArray) -> bool:
 
 def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
     """Return channels, height and width of the first image."""
-    from io import BytesIO
-
-    from PIL import Image
-
-    value = table[str(spec.inputs)][0].as_py()
     try:
-        image = Image.open(BytesIO(value["bytes"] if isinstance(value, dict) else value))
-    except (OSError, TypeError) as error:
+        image = open_image(table[str(spec.inputs)][0].as_py())
+    except Exception as error:  # a damaged file may make PIL raise anything
         raise UserError(f"Column '{spec.inputs}' does not hold images ({error}).") from None
-    return (1 if image.mode in ("1", "L", "I", "F") else 3), image.height, image.width
+    if max(image.size) > MAX_SIDE:
+        raise UserError(
+            f"Images of {image.width}x{image.height} pixels are too large; at most "
+            f"{MAX_SIDE}x{MAX_SIDE} are possible. Scale them down."
+        )
+    grey = image.mode in ("1", "L", "F") or image.mode.startswith("I")
+    return (1 if grey else 3), image.height, image.width
 
 
 def _canvas(shape: tuple[int, ...], rows: int) -> np.ndarray:
     channels, height, width = shape
-    return np.empty((rows, height, width, channels), dtype=np.float32)
+    try:
+        return np.empty((rows, height, width, channels), dtype=np.float32)
+    except MemoryError:
+        raise UserError(
+            f"{rows:,} images of {width}x{height} pixels do not fit in this machine's memory. "
+            "Scale them down."
+        ) from None

@@ -7,7 +7,6 @@ makes arrays by it, so that a feature means the same everywhere.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,8 @@ KINDS = ("image", "tabular")
 MAX_DESCRIPTION = 1 << 20
 MAX_ROWS = 10**9
 MAX_NAME = 200
+MAX_SIDE = 4096
+MAX_SHOWN = 10
 ROUNDING = 1e-6
 
 
@@ -41,7 +42,7 @@ class Description:
 
     def to_json(self) -> str:
         """Return it as JSON."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(vars(self))
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Schema:
 
     def to_json(self) -> str:
         """Return it as JSON, the same text for the same schema."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return json.dumps(vars(self), sort_keys=True)
 
     @property
     def data_shape(self) -> DataShape:
@@ -90,15 +91,15 @@ def read_description(text: str) -> Description:
             rows=int(document["rows"]),
             classes=_words(document["classes"]),
             shape=tuple(int(side) for side in document["shape"]),
-            numbers={str(k): _sums(v) for k, v in document["numbers"].items()},
-            categories={str(k): _words(v) for k, v in document["categories"].items()},
+            numbers={_name(k): _sums(v) for k, v in document["numbers"].items()},
+            categories={_name(k): _words(v) for k, v in document["categories"].items()},
         )
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its description is incomplete ({error!r})") from None
     if description.kind not in KINDS or not 1 <= description.rows <= MAX_ROWS:
         raise ValueError(f"{description.rows} rows of kind '{description.kind}' are invalid")
     if description.kind == "image" and (
-        len(description.shape) != 3 or not all(1 <= side <= 4096 for side in description.shape)
+        len(description.shape) != 3 or not all(1 <= side <= MAX_SIDE for side in description.shape)
     ):
         raise ValueError(f"images of shape {description.shape} are invalid")
     _check_sums(description)
@@ -129,7 +130,8 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
         ):
             if mine != theirs and not (what == "columns of numbers" and first.kind == "image"):
                 raise UserError(
-                    f"The nodes' data do not fit together: {what} {mine} here, {theirs} at {node}."
+                    f"The nodes' data do not fit together: {what} {_shown(mine, theirs)} here, "
+                    f"{_shown(theirs, mine)} at {node}."
                 )
     all_nodes = list(descriptions.values())
     shape = first.shape
@@ -139,6 +141,11 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
     names = {name for d in all_nodes for name in d.classes}
     if spec is not None and all(name.isdecimal() for name in names):
         names |= {str(number) for number in range(spec.num_classes)}
+    if len(names) < 2:
+        raise UserError(
+            f"All rows of all nodes have one class, '{min(names)}', so there is nothing to learn. "
+            f"Check label-column."
+        )
     return Schema(
         dataset=dataset,
         kind=first.kind,
@@ -153,6 +160,14 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
     )
 
 
+def _shown(mine: Any, theirs: Any) -> Any:
+    """Return what differs, shortened to what a person reads."""
+    if not isinstance(mine, list) or max(len(mine), len(theirs)) <= MAX_SHOWN:
+        return mine
+    different = sorted(set(mine) - set(theirs))
+    return [*different[:MAX_SHOWN], "..."] if len(different) > MAX_SHOWN else different
+
+
 def _scales(
     descriptions: Sequence[Description], shape: tuple[int, ...]
 ) -> dict[str, tuple[float, float]]:
@@ -164,7 +179,13 @@ def _scales(
     names = [str(c) for c in range(shape[0])] if shape else sorted(descriptions[0].numbers)
     for name in names:
         sums = np.array([d.numbers[name] for d in descriptions if name in d.numbers])
-        count, total, squares = sums.sum(axis=0)
+        with np.errstate(over="ignore"):
+            count, total, squares = sums.sum(axis=0)
+        if not np.isfinite(squares):
+            raise UserError(
+                f"The squares of column '{name}' are too large to be summed over all nodes. "
+                "Rescale it or leave it out."
+            )
         mean, std = mean_std(np.array(total), np.array(squares), count)
         scales[name] = (float(mean), float(std))
     return scales
@@ -180,6 +201,11 @@ def _words(values: Any) -> tuple[str, ...]:
     if not fine or any(len(value.encode()) > 4 * MAX_NAME for value in values):
         raise ValueError("names must be a list of short words")
     return tuple(values)
+
+
+def _name(value: str) -> str:
+    value.encode()  # a lone surrogate cannot be printed or sent on
+    return value
 
 
 def _sums(values: Any) -> tuple[float, float, float]:

@@ -12,16 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from fedsuite.core.protocol import OWN
-from tasks.dataset_cache import (
-    Dataset,
-    build_once,
-    default_cache_dir,
-    is_complete,
-    is_local,
-    map_array,
-)
+from tasks.cached_arrays import check_form, map_array, open_or_build, read_meta, write_meta
+from tasks.dataset_cache import Dataset, default_cache_dir, is_local
 from tasks.datasets import DATASETS, OWN_SPEC
-from tasks.own_data import data_files, describe, form_of, read_rows, write_own_arrays
+from tasks.own_data import describe, form_of, write_own_arrays
+from tasks.own_files import files_identity, read_rows
 from tasks.own_schema import Description, Schema, read_schema
 from tasks.sources import find_source
 from tasks.split import Split, draw_probe, hold_out_own_test
@@ -71,8 +66,7 @@ def server_task(
 
 def _open(path: Path, schema: Schema) -> Dataset:
     """Map a path's arrays, made on first use and again whenever its files change."""
-    files = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in data_files(path)]
-    identity = json.dumps([str(path.absolute()), files])
+    identity = json.dumps([str(path.absolute()), files_identity(path)])
     return _cached(lambda: read_rows(path, schema.dataset, schema.label), schema, identity)
 
 
@@ -83,11 +77,15 @@ def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Data
     def build(place: Path) -> None:
         place.chmod(0o700)
         write_own_arrays(read(), schema, place)
-        (place / "meta.json").write_text(schema.to_json(), encoding="utf-8")
+        write_meta(place, json.loads(schema.to_json()))
 
-    if not is_complete(folder):
-        build_once(folder, "the node's own rows", build)
-    return _dataset(schema, map_array(folder / "x.npy"), map_array(folder / "y.npy"))
+    def opened(place: Path) -> Dataset:
+        read_meta(place)
+        x, y = map_array(place / "x.npy"), map_array(place / "y.npy")
+        check_form(schema.data_shape, x, y)
+        return _dataset(schema, x, y)
+
+    return open_or_build(folder, "the node's own rows", build, opened)
 
 
 def _dataset(schema: Schema, x: np.ndarray, y: np.ndarray) -> Dataset:

@@ -21,6 +21,8 @@ from tasks.shapes import DataShape
 from tasks.sources import Rows
 
 if TYPE_CHECKING:
+    import PIL.Image
+
     from tasks.datasets import DatasetSpec
 
 VERSION = 1  # raise it when the same rows give other arrays than before
@@ -159,12 +161,11 @@ def decode_images(
 
     Image.init()  # its lazy start is not safe when several threads open their first image
     column = table[str(spec.inputs)]
-    encoded = pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
     def decode(block: slice) -> tuple[np.ndarray, np.ndarray]:
         raw = b"".join(
             _decode_image(spec, image, f"row {row} of the {split} split")
-            for row, image in enumerate(encoded[block].to_pylist(), start=block.start)
+            for row, image in enumerate(column[block].to_pylist(), start=block.start)
         )
         pixels = np.frombuffer(raw, dtype=np.uint8)
         out[block] = pixels.reshape(out[block].shape)
@@ -177,18 +178,34 @@ def decode_images(
     return total, squares
 
 
-def _decode_image(spec: DatasetSpec, encoded: bytes | None, where: str) -> bytes:
+def open_image(value: Any) -> PIL.Image.Image:
+    """Open an image given as bytes, or as the hub does with the name of its file."""
+    from PIL import Image, UnidentifiedImageError
+
+    encoded = value["bytes"] if isinstance(value, dict) else value
+    try:
+        return Image.open(io.BytesIO(encoded or b""), formats=IMAGE_FORMATS)
+    except UnidentifiedImageError:
+        raise ValueError(f"it is none of {', '.join(IMAGE_FORMATS)}") from None
+
+
+def _decode_image(spec: DatasetSpec, value: Any, where: str) -> bytes:
+    """Decode an image into as many rows and columns as the spec says."""
     from PIL import Image
 
     channels, height, width = spec.input_shape
     mode = "L" if channels == 1 else "RGB"
     try:
-        image: Image.Image = Image.open(io.BytesIO(encoded or b""), formats=IMAGE_FORMATS)
+        image: Image.Image = open_image(value)
+        if image.mode.startswith("I"):  # 16 bits of grey, which PIL would cut off above 255
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         image = image if image.mode == mode else image.convert(mode)
         image.load()
-    except (OSError, SyntaxError) as error:
+    except Exception as error:  # a damaged file may make PIL raise anything
+        path = value.get("path") if isinstance(value, dict) else None
+        name = f" ('{path}')" if path else ""
         raise UserError(
-            f"Dataset '{spec.name}': {where} has no image that can be decoded in column "
+            f"Dataset '{spec.name}': {where}{name} has no image that can be decoded in column "
             f"'{spec.inputs}' ({error})."
         ) from error
     if image.size != (width, height):

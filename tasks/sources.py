@@ -59,7 +59,17 @@ def find_source(spec: DatasetSpec, data_root: str) -> Source:
     for folder in folders:
         if _split_files(folder, "train", spec.train_split):
             return _mirror(spec, folder)
-    return Source("hub", (spec.hub_id, spec.hub_subset), lambda: _read_hub(spec, root))
+    return Source("hub", _hub_identity(spec), lambda: _read_hub(spec, root))
+
+
+def _hub_identity(spec: DatasetSpec) -> tuple[Any, ...]:
+    """Name the copy and how its test rows are found; a local folder is known by its files too."""
+    identity: tuple[Any, ...] = (spec.hub_id, spec.hub_subset)
+    if spec.test_split is None:
+        identity += ("its test split, if any",)
+    folder = Path(spec.hub_id or "")
+    files = sorted(folder.glob("*.parquet")) if spec.hub_id and folder.is_dir() else []
+    return (*identity, *(_file_identity(path) for path in files))
 
 
 def _mirror(spec: DatasetSpec, folder: Path) -> Source:
@@ -223,16 +233,22 @@ def _read_hub(spec: DatasetSpec, root: Path | None) -> Rows:
 def _load_from_hub(spec: DatasetSpec) -> Rows:
     from flwr_datasets import FederatedDataset
 
+    offered: list[str] = []
+
+    def note_splits(dataset: Any) -> Any:
+        offered.extend(dataset)
+        return dataset
+
     federated = FederatedDataset(
         dataset=spec.hub_id,
         subset=spec.hub_subset,
+        preprocessor=note_splits,
         partitioners={spec.train_split: 1},
         shuffle=False,
     )
     train = _hub_table(spec, federated.load_split(spec.train_split))
-    if spec.test_split is None:
-        return _as_rows(spec, train, None)
-    return _as_rows(spec, train, _hub_table(spec, federated.load_split(spec.test_split)))
+    test = spec.test_split or ("test" if "test" in offered else None)
+    return _as_rows(spec, train, _hub_table(spec, federated.load_split(test)) if test else None)
 
 
 def _hub_table(spec: DatasetSpec, split: Any) -> pa.Table:

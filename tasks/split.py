@@ -7,7 +7,9 @@ pooled if asked, then clients get their parts, then each client's own test rows 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsuite.core import seeds
-from fedsuite.core.files import replacing
+from fedsuite.core.files import write_atomically
 from fedsuite.core.settings import UserError, invalid, kebab, suggest
 from tasks import schemes
 from tasks.dataset_cache import Dataset, default_cache_dir
@@ -23,6 +25,7 @@ from tasks.partitions import PARTITIONS, PartitionOptions
 from tasks.schemes import Parts, Request
 from tasks.task_spec import TaskSpec
 
+logger = logging.getLogger(__name__)
 SPLIT_VERSION = 1
 
 
@@ -191,32 +194,42 @@ def cached_split(spec: TaskSpec, dataset: Dataset) -> Split:
     key = json.dumps(asdict(spec) | identity, sort_keys=True)
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
     path = default_cache_dir() / "splits" / name
-    if path.exists():
-        return _read_split(path)
+    try:
+        return _read_split(path, spec.num_clients)
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # whatever a damaged file makes numpy and zipfile raise
+        logger.warning("Dividing %s again: %s is damaged (%s).", spec.dataset, path, error)
     split = divide(spec, dataset)
-    _write_split(path, split)
+    try:
+        _write_split(path, split)
+    except OSError as error:
+        logger.info("The split of %s is not kept for the next start (%s).", spec.dataset, error)
     return split
 
 
-def _read_split(path: Path) -> Split:
+def _read_split(path: Path, num_clients: int) -> Split:
     with np.load(path) as arrays:
         train = np.split(arrays["train"], arrays["train_ends"][:-1])
         own_test = np.split(arrays["own_test"], arrays["own_test_ends"][:-1])
+        if not len(train) == len(own_test) == num_clients:
+            raise ValueError(f"it has {len(train)} clients instead of {num_clients}")
         return Split(train, own_test, arrays["probe"], arrays["test"])
 
 
 def _write_split(path: Path, split: Split) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            train=np.concatenate(split.train),
-            train_ends=np.cumsum([len(part) for part in split.train]),
-            own_test=np.concatenate(split.own_test),
-            own_test_ends=np.cumsum([len(part) for part in split.own_test]),
-            probe=split.probe,
-            test=split.test,
-        )
+    content = io.BytesIO()
+    np.savez(
+        content,
+        train=np.concatenate(split.train),
+        train_ends=np.cumsum([len(part) for part in split.train]),
+        own_test=np.concatenate(split.own_test),
+        own_test_ends=np.cumsum([len(part) for part in split.own_test]),
+        probe=split.probe,
+        test=split.test,
+    )
+    write_atomically(path, content.getvalue())
 
 
 def _check_sizes(

@@ -53,16 +53,42 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``path`` when the block ends without an error."""
+    """Yield an empty folder that replaces ``path`` when the block ends without an error.
+
+    Its files are on the disk before it gets its name, so that not even a power cut leaves a folder
+    with half of them. ``path`` may be a file.
+    """
     unfinished = path.with_name(f".{path.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    _remove(unfinished)
     unfinished.mkdir()
     try:
         yield unfinished
-        shutil.rmtree(path, ignore_errors=True)
+        for place in (*unfinished.rglob("*"), unfinished):
+            _sync(place)
+        _remove(path)
         unfinished.rename(path)
+        _sync(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder with all it holds, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk."""
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def create_private(path: Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from mirrors import grey, sample_mirror, write_split
 
+from fedsuite.core.settings import UserError
 from tasks import preprocess, sources
 from tasks.dataset_cache import default_cache_dir, load_dataset
 
@@ -102,8 +103,13 @@ def start(script: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_processes_that_start_together_build_once(damaged: bool, tmp_path: Path) -> None:
     sample_mirror(tmp_path / "root", "mnist")
+    if damaged:
+        load_dataset("mnist", str(tmp_path / "root"), tmp_path / "cache")
+        (folder,) = (tmp_path / "cache").glob("mnist-*/")
+        (folder / "y.npy").write_bytes(b"")
     workers = [start(WORKER, tmp_path) for _ in range(4)]
     deadline = time.monotonic() + 60
     while len(list(tmp_path.glob("ready-*"))) < 4 and time.monotonic() < deadline:
@@ -130,6 +136,6 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("No space left on device")
 
     monkeypatch.setattr(preprocess, "write_arrays", fail)
-    with pytest.raises(OSError, match=r"No space"):
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
         load_dataset("digits", cache_dir=tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]

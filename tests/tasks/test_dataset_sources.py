@@ -13,6 +13,7 @@ from mirrors import adult_rows, grey, sample_mirror, write_split
 from fedsuite.core.settings import UserError
 from tasks.dataset_cache import load_dataset
 from tasks.datasets import DATASETS
+from tasks.sources import find_source
 
 # The hub
 
@@ -55,6 +56,29 @@ def test_the_hub_gives_the_same_arrays_as_a_mirror(
         assert hub.class_names == mirror.class_names
         np.testing.assert_array_equal(hub.x, mirror.x)
         np.testing.assert_array_equal(hub.y, mirror.y)
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_a_test_split_that_the_hub_offers_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 train rows and 8 test rows; without the latter, a tenth of 24 is held out."""
+    sample_mirror(tmp_path, "adult")
+    from_folder(monkeypatch, "adult", tmp_path)
+    both = load_dataset("adult", "", tmp_path / "cache")
+    mirror = load_dataset("adult", str(tmp_path), tmp_path / "cache")
+    assert (both.source, both.num_train, len(both.y)) == ("hub", 24, 32)
+    np.testing.assert_array_equal(both.x, mirror.x)
+    np.testing.assert_array_equal(both.y, mirror.y)
+    (tmp_path / "adult" / "test-00000-of-00001.parquet").unlink()
+    alone = load_dataset("adult", "", tmp_path / "cache")
+    assert (alone.num_train, len(alone.y)) == (22, 24)
+
+
+def test_how_test_rows_are_found_is_part_of_what_names_a_copy() -> None:
+    fixed, open_ = (find_source(DATASETS[name], "").identity for name in ("mnist", "adult"))
+    assert fixed == ("ylecun/mnist", None)
+    assert open_[:2] == ("scikit-learn/adult-census-income", None) and len(open_) == 3
 
 
 @pytest.mark.usefixtures("hub_cache")

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from fedsuite.core.settings import UserError
-from tasks.own_data import describe, form_of, read_rows, write_own_arrays
+from tasks.own_data import describe, form_of, write_own_arrays
+from tasks.own_files import read_rows
 from tasks.own_schema import Description, agree, read_description, read_schema
 from tasks.own_task import own_task, server_task
 

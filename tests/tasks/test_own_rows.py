@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from fedsuite.core.settings import UserError
-from tasks.own_data import data_files, describe, form_of, read_rows, write_own_arrays
+from tasks.own_data import describe, form_of, write_own_arrays
+from tasks.own_files import data_files, read_rows
 from tasks.own_schema import Description, Schema, agree, read_description
 from tasks.own_task import describe_path, own_task, server_task
 
@@ -187,17 +188,18 @@ def test_a_folder_of_images_has_a_subfolder_per_class(tmp_path: Path) -> None:
     table = read_rows(tmp_path, "own", "species")
     assert table.column_names == ["image", "species"]
     assert table["species"].to_pylist() == ["cat", "dog"]
-    assert table["image"][1].as_py() == {"bytes": picture(1)}
+    assert table["image"][1].as_py() == {"bytes": picture(1), "path": "1.PNG"}
     named = read_rows(tmp_path, "cifar100", "ignored")
     assert named.column_names == ["img", "fine_label"]
 
 
-def test_files_are_taken_in_order_and_parquet_first(tmp_path: Path) -> None:
+def test_files_are_taken_in_order_and_of_one_kind(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv"):
         (tmp_path / name).write_text("age,label\n1,x\n")
     assert [file.name for file in data_files(tmp_path)] == ["a.csv", "b.csv"]
     pq.write_table(pa.table({"age": [1], "label": ["x"]}), tmp_path / "z.parquet")
-    assert [file.name for file in data_files(tmp_path)] == ["z.parquet"]
+    with pytest.raises(UserError, match=r"it holds \.parquet files and \.csv files, and only one"):
+        data_files(tmp_path)
     (tmp_path / "notes.txt").touch()
     with pytest.raises(UserError, match="it holds no data"):
         data_files(tmp_path / "notes.txt")

@@ -246,6 +246,31 @@ def test_a_split_is_made_once_and_read_with_all_its_parts(
     assert read.test.tolist() == made.test.tolist() == list(range(40, 48))
 
 
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04", "half", "flipped", "other"])
+def test_a_damaged_split_is_made_again(
+    content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FEDSUITE_CACHE", str(tmp_path))
+    made = cached_split(spec(), dataset())
+    (path,) = (tmp_path / "splits").iterdir()
+    whole = path.read_bytes()
+    if content == "half":
+        content = whole[: len(whole) // 2]
+    elif content == "flipped":
+        content = whole.replace(made.train[0].tobytes(), made.train[1].tobytes())
+        assert content != whole
+    elif content == "other":
+        other = tmp_path / "other"
+        monkeypatch.setenv("FEDSUITE_CACHE", str(other))
+        cached_split(spec(num_clients=5), dataset())
+        content = next((other / "splits").iterdir()).read_bytes()
+        monkeypatch.setenv("FEDSUITE_CACHE", str(tmp_path))
+    path.write_bytes(content)
+    again = cached_split(spec(), dataset())
+    assert again.fingerprint == made.fingerprint and path.read_bytes() == whole
+    assert "again:" in caplog.text and "is damaged" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("changes", "data"),
     [

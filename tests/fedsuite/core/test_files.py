@@ -80,6 +80,42 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, os.rename
+
+    def synced(descriptor: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    def renamed(source: Path, target: Path) -> None:
+        done.append(f"{Path(source).name} -> {Path(target).name}")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    with replacing_folder(tmp_path / "data") as unfinished:
+        (unfinished / "inner").mkdir()
+        (unfinished / "inner" / "deep").touch()
+        (unfinished / "x").touch()
+    named = done.index(".data.unfinished -> data")
+    assert sorted(done[:named]) == [".data.unfinished", "deep", "inner", "x"]
+    assert done[named - 1] == ".data.unfinished" and done[named + 1 :] == [tmp_path.name]
+
+
+def test_a_folder_replaces_a_file_and_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    for name in ("file", "link"):
+        with replacing_folder(tmp_path / name) as unfinished:
+            (unfinished / "new").touch()
+        assert [inner.name for inner in (tmp_path / name).iterdir()] == ["new"]
+    assert not list((tmp_path / "kept").iterdir())
+
+
 def test_a_lock_is_refused_or_waited_for(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     assert not is_locked(path)

@@ -1,0 +1,192 @@
+"""The files that hold a node's own rows: found, and read into one table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from fedsuite.core.settings import UserError, invalid
+from tasks.datasets import DATASETS
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+TABLES = (".parquet", ".csv")
+IMAGE_COLUMNS = ("image", "img")
+CSV_BLOCK_BYTES = 1 << 24  # a row must fit into it, and wide tables fall into fewer chunks
+ROW_AT_FAULT = re.compile(r"(?<=columns, got )(\d+): .*")
+
+
+def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
+    """Read a parquet or CSV file, a folder of either, or a folder of images by class."""
+    files = data_files(path)
+    if _suffix(files[0]) in PICTURES:
+        return _read_images(files, dataset, label)
+    tables = [_read_table(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        _refuse_other_columns(files[0], tables[0], file, table)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    except pa.ArrowException:
+        raise _differing_types(files, tables) from None
+
+
+def data_files(path: Path) -> list[Path]:
+    """Return the files that hold a node's rows, in a fixed order."""
+    if path.is_file() and _suffix(path) in TABLES:
+        return [path]
+    found = {}
+    if path.is_dir():
+        entries = _listed(path)
+        for suffix in TABLES:
+            found[f"{suffix} files"] = [f for f in entries if _suffix(f) == suffix]
+        found["images in subfolders"] = _pictures(path, entries)
+    kinds = [kind for kind, files in found.items() if files]
+    if len(kinds) == 1:
+        return found[kinds[0]]
+    why = "it holds no data" if path.exists() else "there is no such file or folder"
+    if kinds:
+        why = f"it holds {' and '.join(kinds)}, and only one kind can be meant"
+    raise invalid(
+        "data-path",
+        path,
+        f"{why}. Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
+        "images per class.",
+    )
+
+
+def files_identity(path: Path) -> list[tuple[str, int, int]]:
+    """Return name, size and time of each of the files; other ones where rows have changed."""
+    identities = []
+    for file in data_files(path):
+        try:
+            status = file.stat()
+        except OSError as error:
+            raise _unreadable(file, error) from None
+        identities.append((str(file), status.st_size, status.st_mtime_ns))
+    return identities
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what a folder holds, in order, without hidden files."""
+    try:
+        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    for entry in entries:
+        readable = entry.name.encode(errors="backslashreplace").decode()
+        if readable != entry.name:
+            raise UserError(f"The name of '{folder / readable}' is not UTF-8. Rename it.")
+    return entries
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix of a file in lower case; of a folder, none."""
+    return "" if path.is_dir() else path.suffix.lower()
+
+
+def _pictures(folder: Path, entries: Sequence[Path]) -> list[Path]:
+    """Return the images that lie in subfolders; refuse those that lie deeper."""
+    pictures = []
+    place = folder.resolve()
+    classes = (e for e in entries if e.is_dir() and not place.is_relative_to(e.resolve()))
+    for entry in (entry for name in classes for entry in _listed(name)):
+        if _suffix(entry) in PICTURES:
+            pictures.append(entry)
+        elif entry.is_dir() and not entry.is_symlink():
+            deeper = next((e for e in _listed(entry) if _suffix(e) in PICTURES), None)
+            if deeper is not None:
+                raise invalid(
+                    "data-path",
+                    folder,
+                    f"'{deeper}' lies two folders deep, and its class is not clear. Give a folder "
+                    "with one subfolder of images per class.",
+                )
+    return pictures
+
+
+def _read_images(files: Sequence[Path], dataset: str, label: str) -> pa.Table:
+    """Read images, whose classes are the names of their folders."""
+    spec = DATASETS.get(dataset)
+    image, label = (str(spec.inputs), spec.label) if spec else (IMAGE_COLUMNS[0], label)
+    rows: dict[str, list[Any]] = {image: [], label: []}
+    for file in files:
+        try:
+            rows[image].append({"bytes": file.read_bytes(), "path": file.name})
+        except OSError as error:
+            raise _unreadable(file, error) from None
+        rows[label].append(file.parent.name)
+    return pa.table(rows)
+
+
+def _read_table(file: Path) -> pa.Table:
+    """Read a file of rows; refuse one whose columns cannot be told apart."""
+    try:
+        table = _read_csv(file) if _suffix(file) == ".csv" else _read_parquet(file)
+        names = table.column_names
+    except UnicodeError:
+        raise UserError(f"'{file}' is not UTF-8. Save it as UTF-8.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from None
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise UserError(f"'{file}' has {count} columns '{name}'. Rename or remove all but one.")
+    return table
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    """Read a parquet file, dictionaries as the values they stand for."""
+    with pq.ParquetFile(file) as opened:
+        table = opened.read()
+    columns = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _read_csv(file: Path) -> pa.Table:
+    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES)
+    table = pyarrow.csv.read_csv(file, read_options=options)
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        if pa.types.is_binary(kind):
+            raise UserError(f"Column '{name}' of '{file}' is not UTF-8. Save the file as UTF-8.")
+    return table
+
+
+def _refuse_other_columns(first: Path, known: pa.Table, file: Path, table: pa.Table) -> None:
+    """Refuse files of one folder whose columns differ; rows would lack values."""
+    different = sorted(set(known.column_names) ^ set(table.column_names))
+    if different:
+        raise UserError(
+            f"'{first}' and '{file}' have different columns: only one of them has "
+            f"'{different[0]}'. Give files with the same columns."
+        )
+
+
+def _differing_types(files: Sequence[Path], tables: Sequence[pa.Table]) -> UserError:
+    """Return the error for a column that holds in one file what it cannot hold in another."""
+    for name in tables[0].column_names:
+        for file, table in zip(files, tables, strict=True):
+            kinds = [t.schema.field(name).type for t in (tables[0], table)]
+            fields = [pa.schema([pa.field(name, kind)]) for kind in kinds]
+            try:
+                pa.unify_schemas(fields, promote_options="permissive")
+            except pa.ArrowException:
+                return UserError(
+                    f"Column '{name}' holds {kinds[0]} in '{files[0]}' and {kinds[1]} in '{file}'. "
+                    "Save it with one type."
+                )
+    return UserError(f"The files beside '{files[0]}' hold different types in one column.")
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    """Return the error for a file; without the row at fault, which is not for the server."""
+    reason = getattr(error, "strerror", None) or str(error)
+    reason = ROW_AT_FAULT.sub(r"\1", reason.partition("\n")[0]).rstrip(". ")
+    return UserError(f"'{path}' cannot be read: {reason}.")
