@@ -15,13 +15,12 @@ import pyarrow.parquet as pq
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
-from tasks.own_schema import KINDS, MAX_NAME, Description, Schema
+from tasks.own_schema import KINDS, MAX_NAME, MAX_VALUES, Description, Schema
 from tasks.preprocess import MISSING, decode_images, is_text, places_in
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 READERS = {".parquet": pq.read_table, ".csv": pyarrow.csv.read_csv}
 IMAGE_COLUMNS = ("image", "img")
-MAX_VALUES = 1000
 
 
 def read_rows(path: Path, dataset: str, label: str) -> pa.Table:

@@ -24,6 +24,7 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -191,7 +192,7 @@ class Follower:
     def _print_new_lines(self, lines: list[str]) -> None:
         """Print what was not printed before; a new stream begins with the run's first line."""
         for line in lines[self.shown :]:
-            self._say(line)
+            self._say(clean_line(line))
         self.shown = max(self.shown, len(lines))
 
     def _interrupted(self) -> int:
@@ -220,7 +221,7 @@ class Follower:
             )
             lacks = any(line.startswith(INCOMPLETE_RUN) for line in self.own_lines)
             return INCOMPLETE if lacks else 0
-        why = "" if details == "N/A" else f": {details}"
+        why = "" if details == "N/A" else f": {clean_line(details)}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
             f"`flwr log {self.run_id} {self.connection.name}` shows its whole log.",
