@@ -78,6 +78,9 @@ HOSTILE: dict[str, Callable[[], RecordDict]] = {
     "fewer than no samples": lambda: honest(num_examples=-1),
     "samples that are no number": lambda: honest(num_examples=float("nan")),
     "a list of samples": lambda: honest(num_examples=[1, 2]),
+    "a loss beyond all measure": lambda: honest(loss=6e307),
+    "a name that is markup": lambda: honest(**{"[bold red]x[/]": 1.0}),
+    "an error of nothing": lambda: RecordDict({"error.1": ConfigRecord({"reason": " \n "})}),
     "absurdly many steps": lambda: honest(steps=1e300),
     "steps backwards": lambda: honest(steps=-5),
     "a hundred thousand metrics": many_metrics,
@@ -110,7 +113,9 @@ def test_a_hostile_reply_changes_nothing_for_the_others(case: str) -> None:
     left_out = [row for row in strategy.round_record.rows if row["status"] == "failed"]
     np.testing.assert_allclose(model, [3.4, 3.2], rtol=1e-6)
     assert [row["client"] for row in left_out] == [1]
-    assert 0 < len(left_out[0]["reason"]) < 5000
+    reason = left_out[0]["reason"]
+    assert 0 < len(reason.strip()) < 5000
+    assert all(line.isprintable() for line in reason.split("\n"))
 
 
 def test_an_endless_client_id_is_nobody() -> None:
@@ -170,6 +175,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "a negative partition": {"kind": "partition", "partition-id": -1, "num-partitions": 2},
     "endless partitions": {"kind": "partition", "partition-id": 0, "num-partitions": 2**60},
     "a short secret": {"kind": "own", "identity": "a", "description": "{}"},
+    "a secret of half characters": {"kind": "own", "identity": "\udcff" * 32, "description": "{}"},
     "an endless secret": {"kind": "own", "identity": "a" * 10**6, "description": "{}"},
 }
 
