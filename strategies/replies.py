@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import Message
 
 from fedsuite.core.messages import Result, clean_reason, clients_in, read_result
+from fedsuite.core.text import clean_line
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
@@ -53,7 +54,7 @@ def check_update(
         return f"'{missing[0]}' is missing"
     for name, vector in result.arrays.items():
         if name not in lengths:
-            return f"vector '{name}' was not asked for"
+            return f"vector '{clean_line(name, 50)}' was not asked for"
         if vector.dtype != np.float32 or vector.shape != (lengths[name],):
             return (
                 f"vector '{name}' is {vector.dtype}{list(vector.shape)}, "

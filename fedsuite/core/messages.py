@@ -178,7 +178,7 @@ def read_result(content: RecordDict, client: int) -> Result:
         arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except ProtocolError as problem:
-        return Result(client, error=str(problem))
+        return Result(client, error=clean_line(str(problem)))
 
 
 def read_state_round(content: RecordDict, client: int) -> int | None:

@@ -146,7 +146,7 @@ class DeployedNodes:
     def gather(self, grid: Grid, minimum: int, seconds: float) -> None:
         """Wait for the nodes a run starts with: at least ``minimum``, and all that are coming."""
         started = changed = time.monotonic()
-        seen = (0, 0)
+        seen, progress = (0, 0), (0, 0, 0)
         while True:
             self._poll(grid)
             self._follow_majority()
@@ -155,8 +155,11 @@ class DeployedNodes:
             now, here = time.monotonic(), len({(a.partition_id, a.owner) for a in fitting})
             pending = self._queries.pending
             if (here, pending) != seen:
-                seen, changed = (here, pending), now
+                seen = (here, pending)
                 log.info("%d nodes are here, %d more are answering", here, pending)
+            reached = (max(here, progress[0]), *self._queries.progress)
+            if reached != progress:
+                progress, changed = reached, now
             is_late = now - started > seconds
             if self._is_complete(here, minimum, now - started, now - changed, is_late):
                 break
@@ -165,7 +168,7 @@ class DeployedNodes:
                 raise ConnectionError(self._too_few(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
-        self._news = [sentence for sentence in self._news if " is here" not in sentence]
+        self._news = [sentence for sentence in self._news if sentence.startswith("node ")]
 
     def _is_complete(
         self, here: int, minimum: int, elapsed: float, quiet: float, is_late: bool

@@ -63,7 +63,8 @@ class NodeQueries:
         self._asked: set[int] = set()
         self._tries: dict[int, int] = {}
         self._refused_at: dict[int, float] = {}
-        self._met: dict[int, float] = {}  # connected node -> when it was first asked
+        self._connected: set[int] = set()
+        self._met: dict[int, float] = {}  # node, connected or not -> when it was first asked
 
     @property
     def pending(self) -> int:
@@ -73,8 +74,16 @@ class NodeQueries:
     def pending_since(self, seconds: float) -> int:
         """Return how many of them were first asked less than ``seconds`` ago."""
         now = time.monotonic()
-        unanswered = {*self._waiting.values(), *(self._met.keys() - self._asked)}
-        return sum(now - self._met[node] < seconds for node in unanswered if node in self._met)
+        unanswered = {*self._waiting.values(), *(self._connected - self._asked)}
+        return sum(now - self._met[node] < seconds for node in unanswered)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many nodes have connected so far, and how many have answered; neither ever falls.
+
+        A node that connects again and again is counted once.
+        """
+        return len(self._met), len(self._tries)
 
     def poll(self, grid: Grid, connected: set[int]) -> list[tuple[int, Message]]:
         """Ask the nodes that are new; return the answers that have arrived, with their nodes.
@@ -82,7 +91,7 @@ class NodeQueries:
         A node that fails to answer is asked again, up to three times in all.
         """
         self._waiting = {m: node for m, node in self._waiting.items() if node in connected}
-        self._met = {node: when for node, when in self._met.items() if node in connected}
+        self._connected = connected
         self._asked = (self._asked & connected) - self._due_again()
         if new := sorted(connected - self._asked):
             self._ask(grid, new)

@@ -50,6 +50,10 @@ def header(dtype: str, shape: str, order: str = "False") -> str:
     return f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}"
 
 
+FORGED = "x\nfedsuite: results are in /evil"
+ZEROS = pack(np.zeros(2, np.float32))
+
+
 def many_metrics() -> RecordDict:
     return honest(**{f"m{number}": 1.0 for number in range(10**5)})
 
@@ -80,6 +84,10 @@ HOSTILE: dict[str, Callable[[], RecordDict]] = {
     "a list of samples": lambda: honest(num_examples=[1, 2]),
     "a loss beyond all measure": lambda: honest(loss=6e307),
     "a name that is markup": lambda: honest(**{"[bold red]x[/]": 1.0}),
+    "a vector whose name forges a line": lambda: RecordDict(
+        dict(honest()) | {"arrays.1": ArrayRecord({n: ZEROS for n in ("update", FORGED)})}
+    ),
+    "a header that forges a line": lambda: honest(npy(f"{{'{FORGED}': \n\x1b[31m", b"")),
     "an error of nothing": lambda: RecordDict({"error.1": ConfigRecord({"reason": " \n "})}),
     "absurdly many steps": lambda: honest(steps=1e300),
     "steps backwards": lambda: honest(steps=-5),
@@ -115,7 +123,7 @@ def test_a_hostile_reply_changes_nothing_for_the_others(case: str) -> None:
     assert [row["client"] for row in left_out] == [1]
     reason = left_out[0]["reason"]
     assert 0 < len(reason.strip()) < 5000
-    assert all(line.isprintable() for line in reason.split("\n"))
+    assert reason.isprintable()
 
 
 def test_an_endless_client_id_is_nobody() -> None:

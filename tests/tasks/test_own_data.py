@@ -263,7 +263,7 @@ def test_all_categories_of_all_nodes_are_bounded() -> None:
             "tabular", 1, ("a",), (), {}, {f"c{first + n}": values for n in range(5)}
         )
 
-    many = columns(0).categories | {"c9": tuple(map(str, range(1000)))}
+    many = {**columns(0).categories, "c9": tuple(map(str, range(1000)))}
     usual = Description("tabular", 1, ("a",), (), {}, many)
     found = excess_claims("own", {"x": columns(20), "y": usual, "z": usual})
     assert list(found) == ["x"] and "11,000 columns of numbers and categories" in found["x"]

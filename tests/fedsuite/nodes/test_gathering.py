@@ -21,12 +21,19 @@ QUERY_TAKES = 4.0
 
 @dataclass(frozen=True)
 class Coming:
-    """A node with a partition: when it connects, and how long it takes to answer."""
+    """A node with a partition: when it connects, and how long it takes to answer.
+
+    One that ``flaps`` is connected for two seconds, and then not for two.
+    """
 
     number: int
     count: int
     at: float = 0.0
     takes: float = QUERY_TAKES
+    flaps: bool = False
+
+    def is_connected(self, now: float) -> bool:
+        return self.at <= now and not (self.flaps and now % 4 >= 2)
 
 
 class Timeline(InlineGrid):
@@ -48,7 +55,7 @@ class Timeline(InlineGrid):
         self.now += seconds
 
     def get_node_ids(self) -> Iterable[int]:
-        return [place for place, node in enumerate(self.nodes) if node.at <= self.now]
+        return [place for place, node in enumerate(self.nodes) if node.is_connected(self.now)]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         numbers = []
@@ -83,8 +90,8 @@ def gather(
     return gathered, grid
 
 
-def three(at: float = 0.0, **more: float) -> list[Coming]:
-    return [Coming(number, 3, at, **more) for number in range(3)]
+def three(at: float = 0.0, takes: float = QUERY_TAKES) -> list[Coming]:
+    return [Coming(number, 3, at, takes) for number in range(3)]
 
 
 def test_nodes_that_agree_and_are_all_here_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +141,15 @@ def test_a_node_that_never_answers_is_waited_for_a_minute_at_most(
 ) -> None:
     nodes, grid = gather(monkeypatch, *three(), Coming(0, 3, takes=inf))
     assert nodes.present == {0: 0, 1: 1, 2: 2} and grid.now == deployed.LATE_SECONDS
+
+
+def test_a_node_that_connects_again_and_again_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is waited for a minute from its first connection, not from its last."""
+    flapping = Coming(0, 5, takes=inf, flaps=True)
+    nodes, grid = gather(monkeypatch, *three(), flapping)
+    assert nodes.present == {0: 0, 1: 1, 2: 2} and grid.now <= deployed.LATE_SECONDS
 
 
 def test_a_tie_waits_for_the_node_that_decides_it(monkeypatch: pytest.MonkeyPatch) -> None:
