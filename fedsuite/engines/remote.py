@@ -24,7 +24,7 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
-from fedsuite.core.text import clean_line
+from fedsuite.core.text import clean_line, clean_lines
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -40,6 +40,7 @@ from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
+from fedsuite.terminal.show import MAX_SHOWN
 
 POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
@@ -192,7 +193,7 @@ class Follower:
     def _print_new_lines(self, lines: list[str]) -> None:
         """Print what was not printed before; a new stream begins with the run's first line."""
         for line in lines[self.shown :]:
-            self._say(clean_line(line))
+            self._say(clean_lines(line, MAX_SHOWN))
         self.shown = max(self.shown, len(lines))
 
     def _interrupted(self) -> int:

@@ -177,33 +177,31 @@ class DeployedNodes:
 
         A node that does not answer is waited for a minute. With partitions: when all are here, or
         those that connect within a minute. With data of their own the number of nodes is unknown:
-        when no node has connected for a while.
+        when none has connected for a while.
         """
         enough = here >= max(minimum, 1)
         if is_late or self._queries.pending_since(LATE_SECONDS):
             return is_late and enough
-        if self.kind != PARTITION:
-            return enough and quiet > SETTLE_SECONDS
-        is_all = here >= self.num_partitions
-        if not (quiet >= self._doubt_seconds() if is_all else elapsed > LATE_SECONDS):
+        is_all = self.kind != PARTITION or here >= self.num_partitions
+        if not (quiet >= self._doubt_seconds(here) if is_all else elapsed > LATE_SECONDS):
             return False
-        if minimum > self.num_partitions:
+        if self.kind == PARTITION and minimum > self.num_partitions:
             raise UserError(
                 f"invalid value '{minimum}' for min-train-clients: the nodes have "
                 f"{self.num_partitions} partitions. Use at most {self.num_partitions}."
             )
         return enough
 
-    def _doubt_seconds(self) -> float:
-        """Return how long to wait for other nodes when all partitions are here.
+    def _doubt_seconds(self, here: int) -> float:
+        """Return how long to wait for other nodes when all that are known of are here.
 
-        Two nodes or more that agree are believed at once. A node that says it is the only one may
-        be misconfigured, and the others about to connect.
+        Two nodes or more that agree on the number of partitions are believed at once. One that is
+        alone may be misconfigured, and the others about to connect.
         """
-        forms = Counter(map(self._form, self._newcomers))
-        if self._is_settled or (len(forms) == 1 and self.num_partitions > 1):
+        agree = len(set(map(self._form, self._newcomers))) == 1
+        if self.kind == PARTITION and (self._is_settled or (agree and here > 1)):
             return 0.0
-        return ALONE_SECONDS if self.num_partitions == 1 else SETTLE_SECONDS
+        return ALONE_SECONDS if here == 1 and not self._is_settled else SETTLE_SECONDS
 
     def await_clients(
         self, grid: Grid, minimum: int, seconds: float, without: Iterable[int] = ()

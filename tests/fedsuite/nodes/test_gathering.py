@@ -23,7 +23,8 @@ QUERY_TAKES = 4.0
 class Coming:
     """A node with a partition: when it connects, and how long it takes to answer.
 
-    One that ``flaps`` is connected for two seconds, and then not for two.
+    One that ``flaps`` is connected for two seconds, and then not for two. One with ``rows`` has
+    data of its own, so described.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Coming:
     at: float = 0.0
     takes: float = QUERY_TAKES
     flaps: bool = False
+    rows: str = ""
 
     def is_connected(self, now: float) -> bool:
         return self.at <= now and not (self.flaps and now % 4 >= 2)
@@ -66,8 +68,10 @@ class Timeline(InlineGrid):
             number = f"{len(self.due)}"
             who = self.nodes[node]
             answer: dict[str, Any] = {"kind": "partition", "partition-id": who.number}
-            record = ConfigRecord(answer | {"num-partitions": who.count})
-            reply = Message(RecordDict({"node": record}), reply_to=message)
+            answer |= {"num-partitions": who.count}
+            if who.rows:
+                answer = {"kind": "own", "identity": f"{node}" * 32, "description": who.rows}
+            reply = Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
             self.due[number] = (self.now + who.takes, reply)
             numbers.append(number)
         return numbers
@@ -121,6 +125,18 @@ def test_one_node_alone_is_believed_after_a_while(monkeypatch: pytest.MonkeyPatc
     nodes, grid = gather(monkeypatch, Coming(0, 1))
     assert nodes.present == {0: 0} and nodes.count == 1
     assert grid.now == QUERY_TAKES + deployed.ALONE_SECONDS
+
+
+def test_a_first_node_with_other_rows_does_not_decide_the_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With data of their own nobody knows how many are coming: one alone is doubted as well."""
+    others = [Coming(0, 0, at=12.0, rows="age") for _ in range(2)]
+    odd = Coming(0, 0, rows="height")
+    nodes, grid = gather(monkeypatch, odd, *others, describe=lambda answer: answer.description)
+    assert sorted(nodes.present.values()) == [1, 2]
+    assert grid.told == [(0, "it has height, most other nodes have age")]
+    assert grid.now == 12.0 + QUERY_TAKES + deployed.SETTLE_SECONDS
 
 
 def test_one_node_alone_is_told_of_a_run_that_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
