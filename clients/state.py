@@ -3,7 +3,7 @@
 One file per client and round, replaced atomically. A round reads the newest state written before
 it, so a run that was killed some rounds after its last checkpoint finds, when resumed, the state
 that belongs to the checkpoint. States older than the checkpoint's are removed. Every file carries a
-checksum, so that a damaged one is refused.
+checksum, so that a damaged one is refused; so is a missing one, where the server knows of it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,42 @@ CHECKSUM = "crc32"
 
 
 class ClientState:
-    """The durable state of one client as one round sees it."""
+    """The durable state of one client as one round sees it.
 
-    def __init__(self, folder: Path, client: int, server_round: int, checkpoint_round: int) -> None:
+    ``known_round`` is that of the newest state which the client has said it has; 0 if none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        client: int,
+        server_round: int,
+        checkpoint_round: int,
+        known_round: int = 0,
+    ) -> None:
         self.folder = folder / _folder_name(client)
         self.round = server_round
         self.checkpoint_round = checkpoint_round
+        self.known_round = known_round
+
+    @property
+    def newest(self) -> int:
+        """The round of the newest state up to this round; 0 if there is none."""
+        return max((number for number in self._rounds() if number <= self.round), default=0)
 
     def load(self, *, after_round: bool = False) -> dict[str, np.ndarray]:
-        """Return the newest state from before this round (or including it); empty if none."""
+        """Return the newest state from before this round (or including it); empty if none.
+
+        Refuse to start anew where there was a state before.
+        """
         limit = self.round + 1 if after_round else self.round
         rounds = [number for number in self._rounds() if number < limit]
+        if self.known_round > max(rounds, default=0):
+            raise UserError(
+                f"The client's state after round {self.known_round} is missing in {self.folder}, "
+                "and the algorithm cannot continue without it. Restore the node's state-dir from a "
+                "copy and restart the node, or start a new run."
+            )
         return read_state(self._path(rounds[-1])) if rounds else {}
 
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:

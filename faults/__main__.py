@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.report import table
 from faults.catalogue import FAULTS
@@ -25,6 +26,7 @@ from fedsuite.records.folder import RunFolder
 
 ALGORITHM = "scaffold"
 ROUNDS = 6
+SEED = 1
 TIME_LIMIT = 180.0
 LEAST_TIME_LIMIT = 40.0
 HEADER = (
@@ -80,9 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def inject(name: str, folder: Path, time_limit: float) -> FaultResult:
     """Run one experiment with one fault."""
     fault, started = FAULTS[name], time.monotonic()
-    needs = {"without_target": fault.without_target, "own_network": fault.own_network}
-    with simulated_run(folder) if fault.simulated else disturbed_run(folder, **needs) as run:
-        settings = [f"num-rounds={ROUNDS}", f"round-timeout={time_limit:.0f}", "seed=1"]
+    needs: dict[str, Any] = {"waiting": fault.waiting, "own_network": fault.own_network}
+    needs |= {"planner": fault.planner, "within": fault.within}
+    with simulated_run(folder) if fault.simulated else disturbed_run(folder, SEED, **needs) as run:
+        settings = [f"num-rounds={ROUNDS}", f"round-timeout={time_limit:.0f}", f"seed={SEED}"]
         run.submit("run", ALGORITHM, *settings, *run.settings, "--name", "run")
         fault.inject(run)
         run.await_end()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from faults.network import HOST_ADDRESS, namespace
 from faults.watched import CLIENTS, WatchedRun
@@ -25,18 +26,28 @@ from fedsuite.deploy.keys import make_key, public_half, register
 
 NODES = CLIENTS
 TARGET = NODES - 1
+Planner = Callable[..., Federation]
 
 
 class DisturbedRun(WatchedRun):
     """A federation with a run on it. The node of number ``TARGET`` is the one disturbed.
 
-    ``namespace`` is the network namespace of that node; "" if it has none.
+    ``namespace`` is the network namespace of that node; "" if it has none. ``within`` are commands
+    to start nodes by.
     """
 
-    def __init__(self, federation: Federation, namespace: str = "") -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        namespace: str = "",
+        within: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
         options = ["--superlink", federation.connection]
         super().__init__(federation.folder, options, federation.home)
         self.federation, self.namespace = federation, namespace
+        self.within = dict(within or {})
+        if namespace:
+            self.within[TARGET] = ["ip", "netns", "exec", namespace]
 
     @property
     def target(self) -> SuperNode:
@@ -45,15 +56,20 @@ class DisturbedRun(WatchedRun):
 
     def start_node(self, node: SuperNode) -> None:
         """Start a SuperNode, the target in its namespace if it has one."""
-        inside = self.namespace and node.number == TARGET
-        within = ["ip", "netns", "exec", self.namespace] if inside else []
-        start_supernode(self.federation, node, within=within)
+        start_supernode(self.federation, node, within=self.within.get(node.number, ()))
 
     def await_training(self, number: int) -> None:
         """Wait until the target has received its message for a round."""
         log = self.federation.log(self.target.name)
         received = f"ROUND {number}]"
         self.wait_until(lambda: received in log.read_text(errors="replace"), f"training {number}")
+
+    def await_refusal(self, sentence: str) -> None:
+        """Wait for the first round; fail unless it notes that a node was refused, and why."""
+        self.await_round(1)
+        note = str(self.rounds()[0].get("note", ""))
+        if sentence not in note:
+            raise RuntimeError(f"no node was refused because {sentence}: {note}")
 
     def kill_node(self) -> None:
         """End the target as a power cut would."""
@@ -91,24 +107,35 @@ class DisturbedRun(WatchedRun):
             member.send_signal(number)
 
 
+def plain_federation(folder: Path, seed: int, **options: Any) -> Federation:
+    """Plan a federation with a partition per node."""
+    return plan(folder, NODES, **options)
+
+
 @contextlib.contextmanager
 def disturbed_run(
-    folder: Path, *, without_target: bool = False, own_network: bool = False
+    folder: Path,
+    seed: int,
+    *,
+    waiting: Collection[int] = (),
+    own_network: bool = False,
+    planner: Planner = plain_federation,
+    within: Mapping[int, Sequence[str]] | None = None,
 ) -> Iterator[DisturbedRun]:
-    """Set up a federation, its target not started yet or in a network of its own."""
+    """Set up a federation, some nodes not started yet, its target in a network of its own."""
     with contextlib.ExitStack() as stack:
         inside = stack.enter_context(namespace()) if own_network else ""
         host = HOST_ADDRESS if inside else LOOPBACK
-        federation = plan(folder, NODES, auth=True, fleet_host=host, workdir=folder)
+        federation = planner(folder, seed, auth=True, fleet_host=host, workdir=folder)
         make_certificates(federation.certificates.folder, [host])
-        run = DisturbedRun(federation, inside)
+        run = DisturbedRun(federation, inside, within)
         stack.callback(run.close)
         start_superlink(federation)
         for node in federation.nodes:
             make_key(federation.key(node.number))
             public = public_half(federation.key(node.number))
             register(public, federation.connection, federation.home)
-        nodes = federation.nodes[:TARGET] if without_target else federation.nodes
+        nodes = [node for node in federation.nodes if node.number not in waiting]
         for node in nodes:
             run.start_node(node)
         await_nodes(federation, len(nodes))

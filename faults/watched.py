@@ -51,6 +51,10 @@ class WatchedRun:
         """Wait until a round is recorded."""
         self.wait_until(lambda: len(self.rounds()) >= number, f"round {number}")
 
+    def await_line(self, text: str) -> None:
+        """Wait until the command has printed some text."""
+        self.wait_until(lambda: text in self.log.read_text(errors="replace"), f"'{text}'")
+
     def await_end(self) -> None:
         """Wait until all commands have ended."""
         self.wait_until(lambda: self._has_ended, "the end of the run")

@@ -29,7 +29,13 @@ from fedsuite.config import RunConfig, from_json, params_of
 from fedsuite.core import seeds
 from fedsuite.core.files import read_document, write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
-from fedsuite.core.messages import MAX_REASON, Instruction, Result, read_instructions, write_results
+from fedsuite.core.messages import (
+    Instruction,
+    Result,
+    clean_reason,
+    read_instructions,
+    write_results,
+)
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
@@ -70,7 +76,8 @@ class Worker:
             cls = freeloading(cls, self.config.freeloader_noise)
         config = instruction.config
         server_round = int(config["round"])
-        state = ClientState(folder, number, server_round, int(config["checkpoint-round"]))
+        known = int(config.get("state-round", 0))
+        state = ClientState(folder, number, server_round, int(config["checkpoint-round"]), known)
         context = ClientContext(
             client=number,
             round=server_round,
@@ -196,19 +203,23 @@ def pick_device(name: str) -> str:
 def _answer(message: Message, context: Context, method: str) -> Message:
     results = []
     for number, instruction in read_instructions(message.content).items():
+        is_deployed, state = not _is_simulated(context, instruction.config), None
         try:
             worker, files = _open_worker(context, instruction.config, number)
             with threads(worker.config.client_threads):
                 client = worker.client(number, instruction, files.client_states)
+                state = client.context.state
                 result = getattr(worker, method)(client, instruction)
                 if SAVE_MODEL in instruction.config:
                     worker.save(client, files)
-                results.append(result)
         except Exception as error:
             reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            if not _is_simulated(context, instruction.config):
+            if is_deployed:
                 log.error("client %d: %s", number, reason)
-            results.append(Result(number, error=reason[-MAX_REASON:]))
+            result = Result(number, error=clean_reason(reason))
+        if is_deployed and state:
+            result = dataclasses.replace(result, state_round=state.newest)
+        results.append(result)
     return Message(write_results(results), reply_to=message)
 
 

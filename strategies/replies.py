@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from flwr.app import Message
 
-from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
+from fedsuite.core.messages import Result, clean_reason, clients_in, read_result
+from fedsuite.core.text import clean_line
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
+MAX_NUMBER = 1e12
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
@@ -28,7 +30,7 @@ def read_replies(
         node = reply.metadata.src_node_id
         clients = asked.get(node, [])
         if reply.has_error():
-            reason = f"node failed: {reply.error.reason}"[-MAX_REASON:]
+            reason = clean_reason(f"node failed: {reply.error.reason}")
             results |= {c: Result(c, error=reason) for c in clients}
             continue
         results |= {c: read_result(reply.content, c) for c in clients}
@@ -52,7 +54,7 @@ def check_update(
         return f"'{missing[0]}' is missing"
     for name, vector in result.arrays.items():
         if name not in lengths:
-            return f"vector '{name}' was not asked for"
+            return f"vector '{clean_line(name, 50)}' was not asked for"
         if vector.dtype != np.float32 or vector.shape != (lengths[name],):
             return (
                 f"vector '{name}' is {vector.dtype}{list(vector.shape)}, "
@@ -63,7 +65,7 @@ def check_update(
     for name, (low, high) in (LIMITS | dict(limits or {})).items():
         if not low <= result.metrics.get(name, low) <= high:
             return f"invalid value {result.metrics[name]} for {name}"
-    return _check_count(result.metrics)
+    return _check_numbers(result.metrics)
 
 
 def check_score(result: Result) -> str:
@@ -73,7 +75,7 @@ def check_score(result: Result) -> str:
     """
     if (result.metrics.get("num-examples"), result.metrics.get("correct")) == (0, 0):
         return ""
-    problem = _check_count(result.metrics)
+    problem = _check_numbers(result.metrics)
     if problem:
         return problem
     if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
@@ -86,7 +88,10 @@ def snake_case(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name.replace("-", "_"): v for name, v in metrics.items() if name != "round"}
 
 
-def _check_count(metrics: Mapping[str, float]) -> str:
+def _check_numbers(metrics: Mapping[str, float]) -> str:
+    for name, value in metrics.items():
+        if not abs(value) <= MAX_NUMBER:
+            return f"invalid value {value} for {name}"
     count = metrics.get("num-examples", 0)
     if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
         return f"invalid value {count} for num-examples"

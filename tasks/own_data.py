@@ -14,10 +14,17 @@ from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.own_files import IMAGE_COLUMNS
-from tasks.own_schema import KINDS, MAX_DESCRIPTION, MAX_NAME, MAX_SIDE, Description, Schema
+from tasks.own_schema import (
+    KINDS,
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    MAX_PIXELS,
+    MAX_VALUES,
+    Description,
+    Schema,
+)
 from tasks.preprocess import MISSING, decode_images, is_text, open_image, places_in
 
-MAX_VALUES = 1000
 MAX_SHOWN = 20
 
 
@@ -178,6 +185,11 @@ def _refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
     if not table.num_rows:
         raise UserError("The data has no rows.")
     for name in [*_inputs(spec), spec.label]:
+        if len(name) > MAX_NAME:
+            raise UserError(
+                f"Column '{name[:50]}...' has a name of {len(name)} characters; at most {MAX_NAME} "
+                "are possible. Rename it."
+            )
         column = table[name]
         words = is_text(column)
         gaps = column.null_count
@@ -222,10 +234,10 @@ def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
         image = open_image(table[str(spec.inputs)][0].as_py())
     except Exception as error:  # a damaged file may make PIL raise anything
         raise UserError(f"Column '{spec.inputs}' does not hold images ({error}).") from None
-    if max(image.size) > MAX_SIDE:
+    if image.width * image.height > MAX_PIXELS:
         raise UserError(
-            f"Images of {image.width}x{image.height} pixels are too large; at most "
-            f"{MAX_SIDE}x{MAX_SIDE} are possible. Scale them down."
+            f"Images of {image.width}x{image.height} pixels are too large; at most {MAX_PIXELS:,} "
+            "pixels are possible, 256x256. Scale them down."
         )
     grey = image.mode in ("1", "L", "F") or image.mode.startswith("I")
     return (1 if grey else 3), image.height, image.width

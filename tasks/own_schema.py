@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,9 +25,15 @@ KINDS = ("image", "tabular")
 MAX_DESCRIPTION = 1 << 20
 MAX_ROWS = 10**9
 MAX_NAME = 200
-MAX_SIDE = 4096
 MAX_SHOWN = 10
 ROUNDING = 1e-6
+# What nodes may claim, one of them and all together: it decides the size of everybody's model.
+MAX_VALUES = 1000  # classes; also categories of a column, of one node
+MAX_FEATURES = 10_000  # columns of numbers and categories of all columns of words
+MAX_PIXELS = 1 << 16
+CHANNELS = (1, 3)
+
+Node = TypeVar("Node", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,12 @@ class Description:
     def to_json(self) -> str:
         """Return it as JSON."""
         return json.dumps(vars(self))
+
+    @property
+    def features(self) -> set[tuple[str, ...]]:
+        """Its columns of numbers, and the categories of its columns of words."""
+        words = {(name, value) for name, values in self.categories.items() for value in values}
+        return {(name,) for name in self.numbers} | words if self.kind == "tabular" else set()
 
 
 @dataclass(frozen=True)
@@ -98,12 +111,26 @@ def read_description(text: str) -> Description:
         raise ValueError(f"its description is incomplete ({error!r})") from None
     if description.kind not in KINDS or not 1 <= description.rows <= MAX_ROWS:
         raise ValueError(f"{description.rows} rows of kind '{description.kind}' are invalid")
-    if description.kind == "image" and (
-        len(description.shape) != 3 or not all(1 <= side <= MAX_SIDE for side in description.shape)
-    ):
-        raise ValueError(f"images of shape {description.shape} are invalid")
+    if description.kind == "image":
+        _check_shape(description.shape)
+    if len(description.features) > MAX_FEATURES:
+        count = len(description.features)
+        raise ValueError(
+            f"it has {count:,} columns of numbers and categories, more than {MAX_FEATURES:,}"
+        )
     _check_sums(description)
     return description
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or shape[0] not in CHANNELS or min(shape) < 1:
+        raise ValueError(f"images of shape {shape[:4]} are invalid")
+    _, height, width = shape
+    if height * width > MAX_PIXELS:
+        raise ValueError(
+            f"its images of {height} x {width} pixels are too large: make them smaller, at most "
+            f"{MAX_PIXELS:,} pixels (256 x 256)"
+        )
 
 
 def _check_sums(description: Description) -> None:
@@ -117,6 +144,47 @@ def _check_sums(description: Description) -> None:
         spread = math.sqrt(max(squares, 0.0) / count)
         if count != values or abs(total / count) > spread * (1 + ROUNDING) + ROUNDING:
             raise ValueError("its sums are inconsistent")
+
+
+def excess_claims(dataset: str, descriptions: Mapping[Node, Description]) -> dict[Node, str]:
+    """Return which nodes claim more classes or features than all may have together, and why.
+
+    Those whose names most others have too come first, so that the odd ones are left out.
+    """
+    spec = DATASETS.get(dataset)
+    most = spec.num_classes if spec else MAX_VALUES
+    numbered = {str(number) for number in range(most)} if spec else set()
+    is_numbered = [numbered.issuperset(d.classes) for d in descriptions.values()]
+    classes = numbered if 2 * sum(is_numbered) > len(is_numbered) else set()
+    features: set[tuple[str, ...]] = set()
+    found = {}
+    for node in _most_common_first(descriptions):
+        claim = descriptions[node]
+        all_classes, all_features = classes.union(claim.classes), features | claim.features
+        for what, count, limit in (
+            ("classes", len(all_classes), most),
+            ("columns of numbers and categories", len(all_features), MAX_FEATURES),
+        ):
+            if count > limit:
+                found[node] = f"with it the nodes would have {count:,} {what}, more than {limit:,}"
+        if node not in found:
+            classes, features = all_classes, all_features
+    return found
+
+
+def _most_common_first(descriptions: Mapping[Node, Description]) -> list[Node]:
+    """Sort nodes by how many nodes have their names, on average; then by how few names."""
+    names = {
+        node: d.features | {("class", "", name) for name in d.classes}
+        for node, d in descriptions.items()
+    }
+    shared = Counter(name for own in names.values() for name in own)
+
+    def rank(node: Node) -> tuple[float, int]:
+        own = names[node]
+        return -sum(shared[name] for name in own) / max(len(own), 1), len(own)
+
+    return sorted(descriptions, key=rank)
 
 
 def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> Schema:
@@ -134,9 +202,7 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
                     f"{_shown(theirs, mine)} at {node}."
                 )
     all_nodes = list(descriptions.values())
-    shape = first.shape
-    if first.kind == "image":
-        shape = (max(d.shape[0] for d in all_nodes), *first.shape[1:])
+    shape = _usual_shape([d.shape for d in all_nodes]) if first.kind == "image" else first.shape
     spec = DATASETS.get(dataset)
     names = {name for d in all_nodes for name in d.classes}
     if spec is not None and all(name.isdecimal() for name in names):
@@ -168,14 +234,26 @@ def _shown(mine: Any, theirs: Any) -> Any:
     return [*different[:MAX_SHOWN], "..."] if len(different) > MAX_SHOWN else different
 
 
+def _usual_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the number of channels and the size that most nodes have; others are converted.
+
+    Of as many, the more channels and the smaller size.
+    """
+    channels, sizes = Counter(s[0] for s in shapes), Counter(s[1:] for s in shapes)
+    size = max(sizes, key=lambda size: (sizes[size], -math.prod(size), size))
+    return (max(channels, key=lambda count: (channels[count], count)), *size)
+
+
 def _scales(
     descriptions: Sequence[Description], shape: tuple[int, ...]
 ) -> dict[str, tuple[float, float]]:
     """Return mean and deviation of each column over all nodes' rows.
 
-    A node with grey images counts in the first channel alone.
+    A node with grey images counts in the first channel alone, one with colours not among grey ones.
     """
     scales = {}
+    if shape:
+        descriptions = [d for d in descriptions if d.shape[0] <= shape[0]]
     names = [str(c) for c in range(shape[0])] if shape else sorted(descriptions[0].numbers)
     for name in names:
         sums = np.array([d.numbers[name] for d in descriptions if name in d.numbers])
@@ -197,15 +275,30 @@ def _natural(name: str) -> tuple[bool, int, str]:
 
 
 def _words(values: Any) -> tuple[str, ...]:
-    fine = isinstance(values, list) and all(isinstance(value, str) for value in values)
-    if not fine or any(len(value.encode()) > 4 * MAX_NAME for value in values):
-        raise ValueError("names must be a list of short words")
-    return tuple(values)
+    if not isinstance(values, list):
+        raise ValueError("names must be a list of words")
+    if len(values) > MAX_VALUES:
+        raise ValueError(
+            f"it has {len(values):,} classes or categories ('{values[0]}', ...), more than "
+            f"{MAX_VALUES:,}"
+        )
+    return tuple(map(_name, values))
 
 
-def _name(value: str) -> str:
-    value.encode()  # a lone surrogate cannot be printed or sent on
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME:
+        raise ValueError(f"names must be words of at most {MAX_NAME} characters")
+    if not value.isascii() and not _is_text(value):
+        raise ValueError(f"the name '{value}' cannot be written as text")
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Return whether it can be encoded: half of a character cannot."""
+    try:
+        return bool(value.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _sums(values: Any) -> tuple[float, float, float]:

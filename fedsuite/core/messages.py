@@ -13,6 +13,7 @@ record                 content
 ``params.<client>``    settings of the algorithm that differ for one client
 ``metrics.<client>``   numbers from one client
 ``error.<client>``     the error of one client
+``state.<client>``     the round of the newest state that a deployed client has on its disk
 =====================  ==============================================================
 
 Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled.
@@ -21,6 +22,7 @@ Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpic
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -30,11 +32,12 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line, clean_lines
 
 MAX_METRICS = 256
 MAX_REASON = 4000
 MAX_DIGITS = 9
-MAX_NAME = 100
+METRIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class ProtocolError(ValueError):
@@ -55,12 +58,16 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Result:
-    """What one client answers: vectors and numbers by name, or an error."""
+    """What one client answers: vectors and numbers by name, or an error.
+
+    ``state_round`` is the round of the newest state on a deployed client's disk, 0 if it has none.
+    """
 
     client: int
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     error: str = ""
+    state_round: int | None = None
 
 
 def pack(vector: np.ndarray) -> Array:
@@ -139,6 +146,8 @@ def write_results(results: list[Result]) -> RecordDict:
     """Put a cohort's results into a reply's content."""
     content = RecordDict()
     for result in results:
+        if result.state_round is not None:
+            content[f"state.{result.client}"] = ConfigRecord({"round": result.state_round})
         if result.error:
             content[f"error.{result.client}"] = ConfigRecord({"reason": result.error})
             continue
@@ -155,19 +164,32 @@ def read_result(content: RecordDict, client: int) -> Result:
     """
     error = content.get(f"error.{client}")
     if isinstance(error, ConfigRecord):
-        return Result(client, error=str(error.get("reason", "unknown error"))[-MAX_REASON:])
+        return Result(client, error=clean_reason(str(error.get("reason", ""))))
     metrics, vectors = content.get(f"metrics.{client}"), content.get(f"arrays.{client}")
     if not isinstance(metrics, MetricRecord):
         return Result(client, error="the node's reply has no result for this client")
     if len(metrics) > MAX_METRICS:
         return Result(client, error=f"{len(metrics)} metrics, more than {MAX_METRICS}")
-    if any(len(name) > MAX_NAME for name in metrics):
-        return Result(client, error=f"a metric's name is longer than {MAX_NAME} characters")
+    for name in metrics:
+        if not METRIC_NAME.fullmatch(name):
+            rule = "it must have 1 to 100 letters, digits, '.', '_' or '-'"
+            return Result(client, error=f"invalid metric name '{clean_line(name, 50)}': {rule}")
     try:
         arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except ProtocolError as problem:
-        return Result(client, error=str(problem))
+        return Result(client, error=clean_line(str(problem)))
+
+
+def read_state_round(content: RecordDict, client: int) -> int | None:
+    """Return the round of the newest state that a client says it has; None if it does not say."""
+    found = _scalars(content, f"state.{client}").get("round")
+    return found if isinstance(found, int) and found >= 0 else None
+
+
+def clean_reason(text: str) -> str:
+    """Return why a node or its client failed, in its own words; the end of many is kept."""
+    return clean_lines(text, MAX_REASON) or "unknown error"
 
 
 def clients_in(content: RecordDict) -> set[int]:

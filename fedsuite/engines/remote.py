@@ -24,6 +24,7 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line, clean_lines
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -39,6 +40,7 @@ from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
+from fedsuite.terminal.show import MAX_SHOWN
 
 POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
@@ -191,7 +193,7 @@ class Follower:
     def _print_new_lines(self, lines: list[str]) -> None:
         """Print what was not printed before; a new stream begins with the run's first line."""
         for line in lines[self.shown :]:
-            self._say(line)
+            self._say(clean_lines(line, MAX_SHOWN))
         self.shown = max(self.shown, len(lines))
 
     def _interrupted(self) -> int:
@@ -220,7 +222,7 @@ class Follower:
             )
             lacks = any(line.startswith(INCOMPLETE_RUN) for line in self.own_lines)
             return INCOMPLETE if lacks else 0
-        why = "" if details == "N/A" else f": {details}"
+        why = "" if details == "N/A" else f": {clean_line(details)}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
             f"`flwr log {self.run_id} {self.connection.name}` shows its whole log.",

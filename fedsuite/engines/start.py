@@ -12,6 +12,7 @@ from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_lines
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
@@ -20,7 +21,7 @@ from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
-from fedsuite.terminal.show import show
+from fedsuite.terminal.show import MAX_SHOWN, show
 from fedsuite.training.loop import check_feasible
 from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 
@@ -98,7 +99,8 @@ def conclude(folder: Path, console: Console, mine: bool = True) -> int:
         )
     problem = failure(folder, mine)
     if problem:
-        print(f"{problem}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
+        said = clean_lines(problem, MAX_SHOWN)
+        print(f"{said}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
         return FAILED
     run = read_run(folder)
     show(run, console)

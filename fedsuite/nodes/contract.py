@@ -17,7 +17,8 @@ from flwr.serverapp import Grid
 from fedsuite.config import RunConfig
 from strategies.round import Hosts
 
-IDENTITIES = "members"  # the key of a checkpoint that keeps :attr:`Nodes.identities`
+# The keys of a checkpoint that keep :attr:`Nodes.identities` and :attr:`Nodes.state_rounds`.
+IDENTITIES, STATE_ROUNDS = "members", "state-rounds"
 
 
 class Nodes(Hosts, Protocol):
@@ -26,6 +27,10 @@ class Nodes(Hosts, Protocol):
     @property
     def identities(self) -> Mapping[str, int]:
         """The clients known by their owner's name rather than by a number, owner -> client."""
+
+    @property
+    def state_rounds(self) -> Mapping[int, int]:
+        """The newest states that clients have on disks of their own, client -> round."""
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Set what every message says of the run; called again when its settings change."""

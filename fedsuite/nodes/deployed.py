@@ -18,8 +18,10 @@ from flwr.serverapp import Grid
 
 from fedsuite.config import RunConfig, without_paths
 from fedsuite.core.files import write_atomically
+from fedsuite.core.messages import read_state_round
 from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line
 from fedsuite.nodes.exchange import exchange
 from fedsuite.nodes.queries import Answer, NodeQueries, Refused, read_answer
 from fedsuite.records.folder import RunFolder
@@ -27,6 +29,7 @@ from fedsuite.records.folder import RunFolder
 log = logging.getLogger("fedsuite")
 POLL_SECONDS = 0.5
 SETTLE_SECONDS = 5.0
+ALONE_SECONDS = 20.0
 LATE_SECONDS = 60.0
 Form = tuple[str, int, str]  # kind, num-partitions, the data in words
 
@@ -34,10 +37,11 @@ Form = tuple[str, int, str]  # kind, num-partitions, the data in words
 class DeployedNodes:
     """Which client each connected node is.
 
-    ``question`` is what every node is asked. ``identities`` (owner -> client) and
-    ``num_partitions`` are known when a run is resumed. ``check`` returns what is wrong with the
+    ``question`` is what every node is asked. ``identities`` (owner -> client), ``num_partitions``
+    and ``state_rounds`` are known when a run is resumed. ``check`` returns what is wrong with the
     data of a node, ``describe`` what data it has, in words: at the start, nodes take part that
-    have what the majority has. ``agreed`` is sent with every message; ``rows`` returns how many
+    have what the majority has. ``excess`` returns, node -> why, which of several nodes claim more
+    than all may have together. ``agreed`` is sent with every message; ``rows`` returns how many
     rows a client trains on.
     """
 
@@ -48,6 +52,8 @@ class DeployedNodes:
         check: Callable[[Answer], str] = lambda answer: "",
         describe: Callable[[Answer], str] = lambda answer: "",
         num_partitions: int = 0,
+        excess: Callable[[Sequence[Answer]], dict[int, str]] = lambda answers: {},
+        state_rounds: Mapping[int, int] | None = None,
     ) -> None:
         self.kind = OWN if identities else PARTITION if num_partitions else ""
         self.num_partitions = num_partitions
@@ -56,13 +62,15 @@ class DeployedNodes:
         self.time_limit: float | None = None
         self.agreed: dict[str, str] = {}
         self.rows: Callable[[int], int] = lambda client: 1
-        self.check, self.describe = check, describe
+        self.check, self.describe, self.excess = check, describe, excess
+        self.state_rounds = dict(state_rounds or {})  # client -> its newest state
         self.answers: dict[int, Answer] = {}  # client -> what its node said last
         self.present: dict[int, int] = {}  # client -> its connected node
         self._queries = NodeQueries(question)
         self._newcomers: list[Answer] = []
         self._claims: dict[int, list[int]] = {}  # client -> its nodes, the one that is it first
         self._owners: dict[int, str] = {}  # node -> owner
+        self._without_state: set[int] = set()
         self._is_settled = bool(self.kind)
         self._majority: Form = ("", 0, "")
         self._news: list[str] = []
@@ -96,7 +104,13 @@ class DeployedNodes:
         self, grid: Grid, messages: Sequence[Message], seconds: float
     ) -> Iterable[Message]:
         """Send messages; return the replies that arrive in time."""
-        return exchange(grid, messages, seconds)
+        clients = {node: client for client, node in self.present.items()}
+        replies = exchange(grid, messages, seconds)
+        for reply in replies:
+            if not reply.has_error() and reply.metadata.src_node_id in clients:
+                client = clients[reply.metadata.src_node_id]
+                self._note_state(client, read_state_round(reply.content, client))
+        return replies
 
     def refresh(self, grid: Grid) -> None:
         """Find out which nodes are connected; ask the new ones without waiting for an answer."""
@@ -112,8 +126,10 @@ class DeployedNodes:
         return {self.present[c]: [c] for c in sorted(clients) if c in self.present}
 
     def client_header(self, client: int) -> dict[str, str]:
-        """Return what lets a node check that a message is meant for it."""
-        return {"owner": self.answers[client].owner}
+        """Return what lets a node check that a message is meant for it, and its state complete."""
+        header = {"owner": self.answers[client].owner}
+        known = self.state_rounds.get(client)
+        return header | ({"state-round": str(known)} if known else {})
 
     def news(self) -> list[str]:
         """Return what has happened since the last call, as sentences."""
@@ -130,16 +146,20 @@ class DeployedNodes:
     def gather(self, grid: Grid, minimum: int, seconds: float) -> None:
         """Wait for the nodes a run starts with: at least ``minimum``, and all that are coming."""
         started = changed = time.monotonic()
-        seen = (0, 0)
+        seen, progress = (0, 0), (0, 0, 0)
         while True:
             self._poll(grid)
             self._follow_majority()
-            fitting = [a for a in self._newcomers if not self._contradiction(a)]
+            misfits = self._misfits()
+            fitting = [a for a in self._newcomers if a.node_id not in misfits]
             now, here = time.monotonic(), len({(a.partition_id, a.owner) for a in fitting})
             pending = self._queries.pending
             if (here, pending) != seen:
-                seen, changed = (here, pending), now
+                seen = (here, pending)
                 log.info("%d nodes are here, %d more are answering", here, pending)
+            reached = (max(here, progress[0]), *self._queries.progress)
+            if reached != progress:
+                progress, changed = reached, now
             is_late = now - started > seconds
             if self._is_complete(here, minimum, now - started, now - changed, is_late):
                 break
@@ -148,27 +168,40 @@ class DeployedNodes:
                 raise ConnectionError(self._too_few(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
-        self._news = [sentence for sentence in self._news if " is here" not in sentence]
+        self._news = [sentence for sentence in self._news if sentence.startswith("node ")]
 
     def _is_complete(
         self, here: int, minimum: int, elapsed: float, quiet: float, is_late: bool
     ) -> bool:
-        """Return whether a run may start.
+        """Return whether a run may start: never before all connected nodes have answered.
 
-        With partitions: when all are here, or those that connect within a minute. With data of
-        their own the number of nodes is unknown: when all have answered and no node has connected
-        for a while.
+        A node that does not answer is waited for a minute. With partitions: when all are here, or
+        those that connect within a minute. With data of their own the number of nodes is unknown:
+        when none has connected for a while.
         """
+        enough = here >= max(minimum, 1)
+        if is_late or self._queries.pending_since(LATE_SECONDS):
+            return is_late and enough
+        is_all = self.kind != PARTITION or here >= self.num_partitions
+        if not (quiet >= self._doubt_seconds(here) if is_all else elapsed > LATE_SECONDS):
+            return False
         if self.kind == PARTITION and minimum > self.num_partitions:
             raise UserError(
                 f"invalid value '{minimum}' for min-train-clients: the nodes have "
                 f"{self.num_partitions} partitions. Use at most {self.num_partitions}."
             )
-        if here < max(minimum, 1) or is_late:
-            return here >= max(minimum, 1)
-        if self.kind == PARTITION:
-            return here >= self.num_partitions or elapsed > LATE_SECONDS
-        return quiet > (LATE_SECONDS if self._queries.pending else SETTLE_SECONDS)
+        return enough
+
+    def _doubt_seconds(self, here: int) -> float:
+        """Return how long to wait for other nodes when all that are known of are here.
+
+        Two nodes or more that agree on the number of partitions are believed at once. One that is
+        alone may be misconfigured, and the others about to connect.
+        """
+        agree = len(set(map(self._form, self._newcomers))) == 1
+        if self.kind == PARTITION and (self._is_settled or (agree and here > 1)):
+            return 0.0
+        return ALONE_SECONDS if here == 1 and not self._is_settled else SETTLE_SECONDS
 
     def await_clients(
         self, grid: Grid, minimum: int, seconds: float, without: Iterable[int] = ()
@@ -239,7 +272,30 @@ class DeployedNodes:
             return f"it has {self.describe(answer)}, most other nodes have {self._majority[2]}"
         return ""
 
+    def _misfits(self) -> dict[int, str]:
+        """Return which new nodes cannot take part with the others, and why."""
+        found = {a.node_id: why for a in self._newcomers if (why := self._contradiction(a))}
+        if self.kind == OWN and not self._is_settled:
+            found |= self.excess([a for a in self._newcomers if a.node_id not in found])
+        return found
+
+    def _note_state(self, client: int, newest: int | None) -> None:
+        """Remember what state a client has; say so once if it has lost what it had."""
+        known = self.state_rounds.get(client, 0)
+        if newest is None:
+            return
+        if newest >= known:
+            self._without_state.discard(client)
+            self.state_rounds |= {client: newest} if newest else {}
+        elif client not in self._without_state:
+            self._without_state.add(client)
+            self._news.append(
+                f"client {client} has lost its state of round {known}: restore its node's "
+                "state-dir from a copy"
+            )
+
     def _refuse(self, grid: Grid, node: int, reason: str) -> None:
+        reason = clean_line(reason)
         if self._queries.refuse(grid, node, reason):
             self._news.append(f"node {node} cannot take part: {reason}")
             log.warning("%s", self._news[-1])
@@ -247,9 +303,10 @@ class DeployedNodes:
     def _settle(self, grid: Grid) -> None:
         """Number the new nodes, in an order that does not depend on who connected first."""
         order = sorted(self._newcomers, key=lambda a: (a.partition_id, a.owner, a.node_id))
+        misfits = self._misfits()
         for answer in order:
-            if problem := self._contradiction(answer):
-                self._refuse(grid, answer.node_id, problem)
+            if answer.node_id in misfits:
+                self._refuse(grid, answer.node_id, misfits[answer.node_id])
                 continue
             self._queries.accept(answer.node_id)
             self._owners[answer.node_id] = answer.owner

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from fedsuite.core.text import clean_line
 from fedsuite.flower.compat import (
     TRANSPORT_ERRORS,
     UNREADABLE_REPLY,
@@ -53,7 +54,7 @@ def pull(grid: Grid, number: str, node: int) -> list[Message]:
     except TRANSPORT_ERRORS:
         raise
     except Exception as problem:
-        log.warning("the reply of node %d cannot be read: %r", node, problem)
+        log.warning("the reply of node %d cannot be read: %s", node, clean_line(repr(problem)))
         return [_unreadable(number, node, problem)]
     for reply in replies:
         set_source(reply, node)
@@ -63,5 +64,5 @@ def pull(grid: Grid, number: str, node: int) -> list[Message]:
 def _unreadable(number: str, node: int, problem: Exception) -> Message:
     question = Message(RecordDict(), node, MessageType.QUERY)
     set_message_id(question, number)
-    reason = f"its reply cannot be read: {problem!r}"
+    reason = clean_line(f"its reply cannot be read: {problem!r}")
     return Message(Error(UNREADABLE_REPLY, reason), reply_to=question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,20 +10,27 @@ from dataclasses import dataclass
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
 
-from fedsuite.core.messages import MAX_REASON, write_instructions
+from fedsuite.core.messages import write_instructions
 from fedsuite.core.protocol import OWN, PARTITION, owner_name
+from fedsuite.core.text import clean_line
 from fedsuite.nodes.exchange import pull
 
+log = logging.getLogger("fedsuite")
 QUERY_SECONDS = 300.0
 RETRY_SECONDS = 60.0
 MAX_TRIES = 3
 MAX_PARTITIONS = 100_000
 MIN_IDENTITY, MAX_IDENTITY = 16, 200
-MAX_REFUSAL = 1000
 
 
 class Refused(Exception):
-    """A node that cannot take part; the message is a sentence for both sides."""
+    """A node that cannot take part; the message is a sentence for both sides, which may quote it.
+
+    It is one clean line, whatever the node wrote.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(clean_line(sentence))
 
 
 @dataclass(frozen=True)
@@ -55,11 +63,27 @@ class NodeQueries:
         self._asked: set[int] = set()
         self._tries: dict[int, int] = {}
         self._refused_at: dict[int, float] = {}
+        self._connected: set[int] = set()
+        self._met: dict[int, float] = {}  # node, connected or not -> when it was first asked
 
     @property
     def pending(self) -> int:
         """How many nodes have not answered yet."""
         return len(self._waiting)
+
+    def pending_since(self, seconds: float) -> int:
+        """Return how many of them were first asked less than ``seconds`` ago."""
+        now = time.monotonic()
+        unanswered = {*self._waiting.values(), *(self._connected - self._asked)}
+        return sum(now - self._met[node] < seconds for node in unanswered)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many nodes have connected so far, and how many have answered; neither ever falls.
+
+        A node that connects again and again is counted once.
+        """
+        return len(self._met), len(self._tries)
 
     def poll(self, grid: Grid, connected: set[int]) -> list[tuple[int, Message]]:
         """Ask the nodes that are new; return the answers that have arrived, with their nodes.
@@ -67,6 +91,7 @@ class NodeQueries:
         A node that fails to answer is asked again, up to three times in all.
         """
         self._waiting = {m: node for m, node in self._waiting.items() if node in connected}
+        self._connected = connected
         self._asked = (self._asked & connected) - self._due_again()
         if new := sorted(connected - self._asked):
             self._ask(grid, new)
@@ -96,9 +121,15 @@ class NodeQueries:
         self._refused_at.pop(node, None)
 
     def tell(self, grid: Grid, node: int, sentence: str) -> None:
-        """Let a node log a sentence; its answer is not waited for."""
-        content = write_instructions(ArrayRecord(), {"refusal": sentence}, {})
-        grid.push_messages([Message(content, node, MessageType.QUERY)])
+        """Let a node log a sentence; its answer is not waited for.
+
+        Nothing depends on it: a failure to tell one node is logged, and the run continues.
+        """
+        try:
+            content = write_instructions(ArrayRecord(), {"refusal": clean_line(sentence)}, {})
+            grid.push_messages([Message(content, node, MessageType.QUERY)])
+        except Exception as problem:
+            log.warning("node %d cannot be told: %s", node, clean_line(repr(problem)))
 
     def _due_again(self) -> set[int]:
         """Return the nodes refused a while ago: they may have been restarted since."""
@@ -109,6 +140,7 @@ class NodeQueries:
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         content = write_instructions(ArrayRecord(), self._question, {})
         messages = [Message(content, n, MessageType.QUERY, ttl=QUERY_SECONDS) for n in nodes]
+        self._met = dict.fromkeys(nodes, time.monotonic()) | self._met
         for node, number in zip(nodes, grid.push_messages(messages), strict=True):
             if number:
                 self._waiting[number] = node
@@ -118,16 +150,16 @@ class NodeQueries:
 def read_answer(node: int, reply: Message) -> Answer:
     """Read a node's answer; refuse a node that cannot or must not take part."""
     if reply.has_error():
-        raise Refused(f"it failed to answer: {reply.error.reason}"[:MAX_REASON])
+        raise Refused(f"it failed to answer: {reply.error.reason}")
     try:
         record = reply.content.config_records["node"]
         if "refusal" in record:
-            raise Refused(str(record["refusal"])[:MAX_REFUSAL])
+            raise Refused(str(record["refusal"]))
         if record["kind"] == PARTITION:
             return _partition(node, record["partition-id"], record["num-partitions"])
         if record["kind"] == OWN:
             return _own(node, str(record["identity"]), str(record["description"]))
-        raise Refused(f"unknown kind of node {str(record['kind'])[:50]!r}")
+        raise Refused(f"unknown kind of node '{record['kind']!s}'")
     except KeyError as error:
         raise Refused(f"its answer has no {error}") from None
 
@@ -141,6 +173,6 @@ def _partition(node: int, number: object, count: object) -> Answer:
 
 
 def _own(node: int, identity: str, description: str) -> Answer:
-    if not MIN_IDENTITY <= len(identity) <= MAX_IDENTITY:
-        raise Refused(f"its identity has {len(identity)} characters")
+    if not MIN_IDENTITY <= len(identity) <= MAX_IDENTITY or not identity.isascii():
+        raise Refused(f"its identity is not {MIN_IDENTITY} to {MAX_IDENTITY} ASCII characters")
     return Answer(node, OWN, owner=owner_name(identity), description=description)

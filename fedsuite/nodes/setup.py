@@ -8,7 +8,7 @@ schema from them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,21 @@ from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_pa
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import is_simulated
-from fedsuite.nodes.contract import IDENTITIES, Nodes
+from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS, Nodes
 from fedsuite.nodes.deployed import DeployedNodes
 from fedsuite.nodes.queries import Answer
 from fedsuite.nodes.simulated import SimulatedNodes
 from fedsuite.records.checkpoint import Checkpoint
 from fedsuite.records.folder import RunFolder
-from tasks.own_schema import Description, Schema, agree, read_description, read_schema
+from tasks.datasets import DATASETS
+from tasks.own_schema import (
+    Description,
+    Schema,
+    agree,
+    excess_claims,
+    read_description,
+    read_schema,
+)
 from tasks.own_task import server_task
 from tasks.task import Task, open_task
 
@@ -59,9 +67,11 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
     nodes = DeployedNodes(
         {"run": without_paths(config).to_json()},
         known.get(IDENTITIES),
-        _checker(schema),
+        _checker(schema, config.dataset),
         describe_data,
         config.num_clients if config.resume and schema is None else 0,
+        lambda answers: _excess(config.dataset, answers),
+        {int(client): number for client, number in known.get(STATE_ROUNDS, {}).items()},
     )
     log.info("waiting for at least %d nodes", config.min_train_clients)
     nodes.gather(grid, config.min_train_clients, config.round_timeout)
@@ -72,7 +82,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         return RunSetup(config, task, nodes)
     if schema is None:
         schema = agree(config.dataset, config.label_column, _descriptions(nodes))
-        nodes.check = _checker(schema)
+        nodes.check = _checker(schema, config.dataset)
     log.info("%d classes, inputs %s", len(schema.classes), schema.data_shape.input_shape)
     count = len(known[IDENTITIES]) if known.get(IDENTITIES) else nodes.count
     return own_setup(changed(config, num_clients=count), schema, nodes)
@@ -131,14 +141,23 @@ def describe_data(answer: Answer) -> str:
     return f"numeric columns {numbers} and categorical columns {words}"
 
 
-def _checker(schema: Schema | None) -> Callable[[Answer], str]:
+def _excess(dataset: str, answers: Sequence[Answer]) -> dict[int, str]:
+    """Return which nodes claim too much beside the others, whoever answered first."""
+    in_order = sorted(answers, key=lambda answer: answer.owner)
+    return excess_claims(dataset, {a.node_id: read_description(a.description) for a in in_order})
+
+
+def _checker(schema: Schema | None, dataset: str) -> Callable[[Answer], str]:
     """Return a check of a node's description: against the schema, once there is one."""
+    shape = DATASETS[dataset].input_shape if dataset in DATASETS else ()
 
     def check(answer: Answer) -> str:
         try:
             description = read_description(answer.description)
         except ValueError as error:
             return str(error)
+        if shape and description.shape != shape:
+            return f"its images have the shape {description.shape}, those of {dataset} {shape}"
         if schema is None:
             return ""
         if description.kind != schema.kind:

@@ -19,7 +19,8 @@ from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
 
 from fedsuite.config import RunConfig
-from fedsuite.core.messages import write_instructions
+from fedsuite.core.messages import clean_reason, write_instructions
+from fedsuite.core.text import clean_line
 
 QUERY_TIMEOUT = 600.0
 WAIT_FOR_NODES = 60.0
@@ -62,6 +63,7 @@ class SimulatedNodes:
     def __init__(self, sizes: Mapping[int, int] | None = None) -> None:
         self.message_header: dict[str, str] = {}
         self.identities: dict[str, int] = {}
+        self.state_rounds: dict[int, int] = {}
         self._sizes = dict(sizes or {})
         self._known: dict[int, SimulatedNode] = {}
         self._nodes: list[SimulatedNode] = []
@@ -152,7 +154,7 @@ class SimulatedNodes:
         for message in lost:
             node = message.metadata.dst_node_id
             if node in replies:
-                reason = str(replies[node].error.reason).partition("\n")[0]
+                reason = clean_line(str(replies[node].error.reason).partition("\n")[0])
                 reason = reason.rpartition(":<'")[2].rstrip(".")  # Flower's <class>:<'message'>
                 known = self._known.get(node)
                 who = f"node {known.number}" if known else "a node"
@@ -167,7 +169,8 @@ class SimulatedNodes:
         for reply in self.exchange(grid, questions, QUERY_TIMEOUT):
             node_id = reply.metadata.src_node_id
             if reply.has_error():
-                raise RuntimeError(f"node {node_id} cannot take part: {reply.error.reason}")
+                reason = clean_reason(str(reply.error.reason))
+                raise RuntimeError(f"node {node_id} cannot take part: {reason}")
             answer = reply.content.config_records["node"]
             self._known[node_id] = SimulatedNode(
                 node_id,

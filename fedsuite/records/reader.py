@@ -11,6 +11,7 @@ from fedsuite.config import parse_freeloaders
 from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
 from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
@@ -222,7 +223,7 @@ class RunReader:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         failed = lines and (lines[-1].startswith(LINE_MARK) or "Traceback (most rec" in output)
         if failed:
-            reason = lines[-1].removeprefix(LINE_MARK)
+            reason = clean_line(lines[-1].removeprefix(LINE_MARK))
             return Run(self.folder, RunState.FAILED, reason)
         return Run(self.folder, RunState.NOT_STARTED, "it has not written its settings yet")
 
@@ -242,4 +243,4 @@ def _note(
     if state is RunState.NOT_FINISHED:
         return f"{progress}, no process is writing it; resume it with `{files.resume_command}`"
     reason = [line for line in str(summary.get("reason", "")).splitlines() if line.strip()]
-    return f"{progress}; {reason[-1].strip() if reason else 'no reason recorded'}"
+    return f"{progress}; {clean_line(reason[-1]) if reason else 'no reason recorded'}"

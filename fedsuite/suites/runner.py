@@ -20,6 +20,7 @@ from rich.console import Console
 from fedsuite.core.files import locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError, invalid, spell
+from fedsuite.core.text import clean_line
 from fedsuite.engines.table import ENGINES
 from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
 from fedsuite.records.reader import FAILED, INCOMPLETE
@@ -164,7 +165,7 @@ def _reason(job: Job, status: int) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
     if status < 0:
         return f"ended by signal {-status}"
-    return lines[-1].strip() if lines else f"ended with status {status}"
+    return clean_line(lines[-1]) if lines else f"ended with status {status}"
 
 
 def _finished_elsewhere(folder: Path) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from fedsuite.core.text import clean_line
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.history import LiveHistory, describe_round, seconds_left
 from fedsuite.terminal.format import duration
@@ -32,7 +33,7 @@ def follow(folder: Path, rounds: int, alive: Callable[[float], bool], console: C
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[numbers]}"),
+        TextColumn("{task.fields[numbers]}", markup=False),
     )
     history = LiveHistory(RunFolder(folder).history_file)
     history.update()
@@ -60,5 +61,5 @@ def progress_line(row: Mapping[str, Any], left: float | None) -> str:
     if left is not None:
         parts.append(f"{duration(left)} left")
     if row.get("note"):
-        parts.append(str(row["note"]))
+        parts.append(clean_line(str(row["note"])))
     return "  ".join(parts)

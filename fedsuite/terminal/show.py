@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedsuite.core.text import clean_lines
 from fedsuite.metrics import METRICS
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import score_curve
@@ -17,6 +18,7 @@ from fedsuite.terminal.braille import plot_curve
 from fedsuite.terminal.format import counted, duration, size
 
 MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
+MAX_SHOWN = 20_000
 
 
 def show(run: Run, console: Console) -> None:
@@ -37,7 +39,8 @@ def show(run: Run, console: Console) -> None:
     table.add_row("machine", escape(run.meta.get("machine", "")))
     console.print(table, soft_wrap=True)
     if run.summary.get("reason"):
-        console.print(run.summary["reason"], style="red", markup=False, highlight=False)
+        reason = clean_lines(str(run.summary["reason"]), MAX_SHOWN)
+        console.print(reason, style="red", markup=False, highlight=False)
 
 
 def state_colour(state: RunState) -> str:

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fedsuite.core.text import clean_line
 from fedsuite.metrics import find_metric
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import seconds_left
@@ -63,7 +64,7 @@ def overview(run: Run, width: int) -> RenderableType:
     if run.history:
         parts.append(_numbers(run.history[-1]))
     parts += [Text(text, style="red") for text in _failures(run)]
-    notes = [str(row["note"]) for row in run.history if row.get("note")]
+    notes = [clean_line(str(row["note"])) for row in run.history if row.get("note")]
     parts += [Text(note, style="yellow") for note in notes[-NOTES:]]
     if run.note:
         parts.append(Text(run.note))
@@ -83,7 +84,7 @@ def _numbers(row: Mapping[str, Any]) -> Table:
     """Lay the last round's numbers out in three columns."""
     table = Table.grid(padding=(0, 3, 0, 0))
     texts = [
-        measured(find_metric(name), value)
+        Text(measured(find_metric(name), value))
         for name, value in row.items()
         if name not in SKIPPED and is_number(value)
     ]
@@ -98,7 +99,7 @@ def _failures(run: Run) -> list[str]:
         return []
     return [
         f"client {row['client']} left out ({row.get('phase', '?')}): "
-        + str(row.get("reason", "")).strip().rpartition("\n")[2]
+        + clean_line(str(row.get("reason", "")).strip().rpartition("\n")[2])
         for row in run.clients()
         if row["round"] == run.last_round and row.get("status") == "failed"
     ][:FAILURES]

@@ -26,7 +26,7 @@ from fedsuite.core.files import write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
-from fedsuite.nodes.contract import IDENTITIES
+from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
 from fedsuite.records.folder import RunFolder, RunState, default_name
@@ -285,7 +285,8 @@ class TrainingLoop:
         self.record.sync()
         known = self.nodes.identities.items()
         owners = {owner: client for owner, client in known if client < self.config.num_clients}
-        state = self.strategy.state() | {IDENTITIES: owners}
+        states = {str(client): number for client, number in self.nodes.state_rounds.items()}
+        state = self.strategy.state() | {IDENTITIES: owners, STATE_ROUNDS: states}
         save_checkpoint(
             self.record.folder,
             Checkpoint(

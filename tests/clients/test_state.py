@@ -125,3 +125,17 @@ def test_views_and_transposed_arrays_are_kept_as_they_look(tmp_path: Path) -> No
     ClientState(tmp_path, 0, 1, 0).save({"m": matrix})
     assert ClientState(tmp_path, 0, 2, 0).load()["m"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert [p.name for p in (tmp_path / "000000").iterdir()] == ["000001.safetensors"]
+
+
+def test_a_state_that_the_server_knows_of_cannot_be_missing(tmp_path: Path) -> None:
+    """Written in rounds 2 and 5: before round 6 the newest is 5, before round 5 it is 2."""
+    for number in (2, 5):
+        write(tmp_path, number, float(number))
+    assert ClientState(tmp_path, 3, 6, 0, known_round=5).load()["x"] == [5.0]
+    assert ClientState(tmp_path, 3, 5, 0, known_round=2).load()["x"] == [2.0]
+    assert ClientState(tmp_path, 3, 5, 0).newest == 5 and ClientState(tmp_path, 3, 4, 0).newest == 2
+    with pytest.raises(UserError, match="state after round 3 is missing.*Restore the node's"):
+        ClientState(tmp_path, 3, 5, 0, known_round=3).load()
+    with pytest.raises(UserError, match="state after round 1 is missing"):
+        ClientState(tmp_path / "empty", 3, 2, 0, known_round=1).load()
+    assert ClientState(tmp_path / "empty", 3, 2, 0).newest == 0

@@ -28,4 +28,5 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedsuite.nodes import deployed
 
     monkeypatch.setattr(deployed, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(deployed, "ALONE_SECONDS", 0.0)
     monkeypatch.setattr(deployed, "POLL_SECONDS", 0.01)

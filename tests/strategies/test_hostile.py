@@ -50,6 +50,10 @@ def header(dtype: str, shape: str, order: str = "False") -> str:
     return f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}"
 
 
+FORGED = "x\nfedsuite: results are in /evil"
+ZEROS = pack(np.zeros(2, np.float32))
+
+
 def many_metrics() -> RecordDict:
     return honest(**{f"m{number}": 1.0 for number in range(10**5)})
 
@@ -78,6 +82,13 @@ HOSTILE: dict[str, Callable[[], RecordDict]] = {
     "fewer than no samples": lambda: honest(num_examples=-1),
     "samples that are no number": lambda: honest(num_examples=float("nan")),
     "a list of samples": lambda: honest(num_examples=[1, 2]),
+    "a loss beyond all measure": lambda: honest(loss=6e307),
+    "a name that is markup": lambda: honest(**{"[bold red]x[/]": 1.0}),
+    "a vector whose name forges a line": lambda: RecordDict(
+        dict(honest()) | {"arrays.1": ArrayRecord({n: ZEROS for n in ("update", FORGED)})}
+    ),
+    "a header that forges a line": lambda: honest(npy(f"{{'{FORGED}': \n\x1b[31m", b"")),
+    "an error of nothing": lambda: RecordDict({"error.1": ConfigRecord({"reason": " \n "})}),
     "absurdly many steps": lambda: honest(steps=1e300),
     "steps backwards": lambda: honest(steps=-5),
     "a hundred thousand metrics": many_metrics,
@@ -110,7 +121,9 @@ def test_a_hostile_reply_changes_nothing_for_the_others(case: str) -> None:
     left_out = [row for row in strategy.round_record.rows if row["status"] == "failed"]
     np.testing.assert_allclose(model, [3.4, 3.2], rtol=1e-6)
     assert [row["client"] for row in left_out] == [1]
-    assert 0 < len(left_out[0]["reason"]) < 5000
+    reason = left_out[0]["reason"]
+    assert 0 < len(reason.strip()) < 5000
+    assert reason.isprintable()
 
 
 def test_an_endless_client_id_is_nobody() -> None:
@@ -170,6 +183,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "a negative partition": {"kind": "partition", "partition-id": -1, "num-partitions": 2},
     "endless partitions": {"kind": "partition", "partition-id": 0, "num-partitions": 2**60},
     "a short secret": {"kind": "own", "identity": "a", "description": "{}"},
+    "a secret of half characters": {"kind": "own", "identity": "\udcff" * 32, "description": "{}"},
     "an endless secret": {"kind": "own", "identity": "a" * 10**6, "description": "{}"},
 }
 

@@ -62,3 +62,17 @@ def test_the_end_of_a_long_error_is_kept() -> None:
     failed = Message(Error(1, "x" + "y" * 5000), reply_to=asked(1000))
     (only,), _ = read_replies([failed], {1000: [4]})
     assert only.client == 4 and only.error == "y" * 4000
+
+
+@pytest.mark.parametrize("name", ["loss", "accuracy", "anything-else"])
+def test_every_number_of_a_client_is_bounded(name: str) -> None:
+    """1e12 and -1e12 are the last that count, in training and in a score of itself."""
+
+    def problems(value: float) -> list[str]:
+        metrics = {"num-examples": 1, "correct": 1, name: value}
+        result = Result(0, {}, metrics)
+        return [check_update(result, {}, ()), check_score(result)]
+
+    assert problems(1e12) == problems(-1e12) == ["", ""]
+    assert problems(6e307) == [f"invalid value 6e+307 for {name}"] * 2
+    assert problems(-1.1e12) == [f"invalid value -1100000000000.0 for {name}"] * 2

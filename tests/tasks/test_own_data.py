@@ -17,7 +17,13 @@ from PIL import Image
 from fedsuite.core.settings import UserError
 from tasks.own_data import describe, form_of, write_own_arrays
 from tasks.own_files import read_rows
-from tasks.own_schema import Description, agree, read_description, read_schema
+from tasks.own_schema import (
+    Description,
+    agree,
+    excess_claims,
+    read_description,
+    read_schema,
+)
 from tasks.own_task import own_task, server_task
 
 ONE = pa.table({"age": [1.0, 3.0], "way": ["bus", "car"], "label": ["no", "yes"]})
@@ -191,6 +197,10 @@ FORGED: dict[str, Any] = {
     "sums that no rows have": {"numbers": {"age": [2, 1e300, 1e300]}},
     "sums of other rows": {"numbers": {"age": [7, 4, 10]}},
     "endless classes": {"classes": ["x" * 100] * 20_000},
+    "a thousand and one classes": {"classes": [str(number) for number in range(1001)]},
+    "a column that is no text": {"numbers": {"\udcff": [2, 4, 10]}},
+    "a column without end": {"categories": {"x" * 201: ["a"]}},
+    "two channels": {"kind": "image", "shape": [2, 1, 1], "numbers": {"0": [2, 0, 0]}},
 }
 
 
@@ -201,6 +211,70 @@ def test_a_forged_description_is_refused(case: str) -> None:
     text = change if isinstance(change, str) else json.dumps(honest | change)
     with pytest.raises(ValueError):
         read_description(text)
+
+
+def test_an_image_of_65536_pixels_is_the_largest() -> None:
+    def image(height: int, width: int) -> str:
+        sums = {"0": (height * width, 0.0, 0.0)}
+        return Description("image", 1, ("a",), (1, height, width), sums).to_json()
+
+    assert read_description(image(256, 256)).shape == (1, 256, 256)
+    with pytest.raises(ValueError, match="images of 257 x 256 pixels are too large"):
+        read_description(image(257, 256))
+
+
+def image_of(channels: int, side: int, grey: float = 0.0) -> Description:
+    """One image, the same everywhere."""
+    pixels = side * side
+    sums = {str(c): (pixels, pixels * grey, pixels * grey**2) for c in range(channels)}
+    return Description("image", 1, ("a", "b"), (channels, side, side), sums)
+
+
+def test_most_nodes_decide_the_size_and_the_channels_of_images() -> None:
+    """Of as many, the smaller size and the more channels; colours do not scale grey images."""
+
+    def shape(*images: Description) -> tuple[int, ...]:
+        return agree("own", "label", {str(i): d for i, d in enumerate(images)}).shape
+
+    small, large, coloured = image_of(1, 4, 10), image_of(1, 200), image_of(3, 4, 99)
+    assert shape(large, small, small) == shape(large, small) == (1, 4, 4)
+    assert shape(coloured, small, small) == (1, 4, 4) and shape(small, coloured) == (3, 4, 4)
+    schema = agree("own", "label", {"a": coloured, "b": small, "c": small})
+    assert schema.scales == {"0": (10.0, 1.0)}
+
+
+def test_who_has_what_nobody_else_has_is_the_one_too_many() -> None:
+    """998 classes and the two that the others share are 1000; one more is too many."""
+
+    def classes(*names: str) -> Description:
+        return Description("tabular", 1, names)
+
+    usual, odd = classes("no", "yes"), [f"class {n}" for n in range(999)]
+    assert excess_claims("own", {"a": classes(*odd[:998]), "b": usual, "c": usual}) == {}
+    found = excess_claims("own", {"a": classes(*odd), "b": usual, "c": usual})
+    assert found == {"a": "with it the nodes would have 1,001 classes, more than 1,000"}
+
+
+def test_all_categories_of_all_nodes_are_bounded() -> None:
+    """Two nodes share 6,000 categories; those of the third make 11,000."""
+
+    def columns(first: int) -> Description:
+        values = tuple(str(value) for value in range(1000))
+        return Description(
+            "tabular", 1, ("a",), (), {}, {f"c{first + n}": values for n in range(5)}
+        )
+
+    many = {**columns(0).categories, "c9": tuple(map(str, range(1000)))}
+    usual = Description("tabular", 1, ("a",), (), {}, many)
+    found = excess_claims("own", {"x": columns(20), "y": usual, "z": usual})
+    assert list(found) == ["x"] and "11,000 columns of numbers and categories" in found["x"]
+
+
+def test_a_named_dataset_has_no_more_classes_than_it_has() -> None:
+    """Digits are 0 to 9, also if the nodes that are here have only some of them."""
+    some, odd = Description("image", 1, ("3", "7")), Description("image", 1, ("foo",))
+    found = excess_claims("digits", {"a": odd, "b": some, "c": some})
+    assert found == {"a": "with it the nodes would have 11 classes, more than 10"}
 
 
 def test_tasks_of_a_node_and_of_the_server(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_limits_are_the_last_that_pass() -> None:
     assert read_result(reply({f"m{i}": 1.0 for i in range(256)}), 0).error == ""
     assert "257 metrics" in read_result(reply({f"m{i}": 1.0 for i in range(257)}), 0).error
     assert read_result(reply({"n" * 100: 1.0}), 0).metrics == {"n" * 100: 1.0}
-    assert "longer than 100" in read_result(reply({"n" * 101: 1.0}), 0).error
+    assert "1 to 100 letters" in read_result(reply({"n" * 101: 1.0}), 0).error
     said = read_result(write_results([Result(0, error="x" + "y" * 3999 + "z")]), 0).error
     assert said == "y" * 3999 + "z"
 

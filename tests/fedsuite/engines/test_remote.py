@@ -93,6 +93,17 @@ def test_a_run_elsewhere_that_lacks_updates_says_so_by_its_status(
     assert "taco on digits: 1 round, seed" in said
 
 
+def test_a_line_with_a_nodes_words_is_shown_without_control_characters(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "fedsuite: node 7 cannot take part: [bold red]x[/] [/nothing] \x1b[31m"
+    fake(logs=[[*BEGIN, told, *ROUNDS]])
+    assert main(["run", "taco", "num-rounds=1", "--name", "mine", "--superlink", "hub"]) == 0
+    said = capsys.readouterr().out
+    assert "cannot take part: [bold red]x[/] [/nothing] \ufffd[31m" in said
+    assert "\x1b" not in said
+
+
 def test_anothers_line_does_not_make_a_run_incomplete(fake: Callable[..., Path]) -> None:
     other = ["INFO: download incomplete: 3 of 4", "fedsuite: round 1/1 was incomplete: not so"]
     fake(logs=[[*BEGIN, *ROUNDS, *other]])

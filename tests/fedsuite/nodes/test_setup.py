@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,7 @@ def test_a_node_is_the_same_client_when_it_returns_under_another_id(
 def test_a_restarted_node_still_has_its_state(
     keeps_its_disk: bool, experiment: Start, tmp_path: Path
 ) -> None:
-    """Restarted between two rounds, it ends in the same bits; with an empty disk it does not."""
+    """Restarted between two rounds, it ends in the same bits; with an empty disk it is left out."""
 
     def restart(grid: DeployedGrid, server_round: int) -> None:
         if server_round == 2:
@@ -223,8 +224,41 @@ def test_a_restarted_node_still_has_its_state(
     nodes = partitions(3, tmp_path / "other")
     quiet = experiment("fedadw", grid=DeployedGrid(*nodes), num_rounds=4)
     rows = [row for row in read_lines(disturbed / "history.jsonl") if row["round"]]
-    assert [row["clients"] for row in rows] == [3, 3, 3, 3]
     assert models_equal(disturbed, quiet) == keeps_its_disk
+    if keeps_its_disk:
+        assert [row["clients"] for row in rows] == [3, 3, 3, 3]
+        return
+    assert [(row["clients"], row["failed"]) for row in rows] == [(3, 0), (3, 0), (2, 1), (2, 1)]
+    assert notes(disturbed).count("client 0 has lost its state of round 2: restore its") == 1
+    reasons = [r["reason"] for r in read_lines(disturbed / "clients.jsonl") if "reason" in r]
+    assert all("state after round 2 is missing" in reason for reason in reasons) and reasons
+
+
+@pytest.mark.parametrize("algo", ["scaffold", "fedavg"])
+def test_a_node_that_lost_its_disk_before_a_resume_does_not_start_anew(
+    algo: str, experiment: Start, tmp_path: Path
+) -> None:
+    """Only where its algorithm keeps state: of fedavg nothing is lost."""
+    nodes = [
+        {"partition_id": i, "num_partitions": 3, "state_dir": str(tmp_path / f"disk{i}")}
+        for i in range(3)
+    ]
+
+    def stop(grid: DeployedGrid, server_round: int) -> None:
+        if server_round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grid = DeployedGrid(*nodes, before=stop)
+        experiment(algo, grid=grid, run_name="cut", num_rounds=4)
+    shutil.rmtree(tmp_path / "disk1")
+    values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
+    folder = run(parse(values), DeployedGrid(*nodes), engine="deployed")
+    rows = read_lines(folder / "clients.jsonl")
+    failed = {(r["round"], r["client"]) for r in rows if r["status"] == "failed"}
+    assert failed == ({(3, 1), (4, 1)} if algo == "scaffold" else set())
+    lost = "client 1 has lost its state of round 2" in notes(folder)
+    assert lost == (algo == "scaffold")
 
 
 def test_a_resumed_run_knows_its_nodes_and_what_was_agreed(

@@ -13,6 +13,29 @@ from fedsuite.config import parse
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.progress import follow
 
+NODE_TEXT = "node 7 cannot take part: [bold red]x[/] [/nothing] \x1b[31m\udcff"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_a_node_wrote_is_neither_markup_nor_a_control_character(
+    tmp_path: Path, terminal: bool
+) -> None:
+    """Markup that opens nothing would end the command, were it taken for markup."""
+    config = parse({"results-dir": str(tmp_path), "run-name": "live", "num-rounds": 1})
+    record = RunRecord.create(config, {"engine": "inline"})
+    record.add_round({"round": 1, "wall_seconds": 1.0, "note": "before"}, [])
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=terminal, width=200, color_system=None)
+
+    def alive(seconds: float) -> bool:
+        record.add_round({"round": 1, "wall_seconds": 1.0, "note": NODE_TEXT}, [])
+        return False
+
+    follow(tmp_path / "live", 1, alive, console)
+    record.close()
+    assert "[bold red]x[/] [/nothing] \ufffd[31m\ufffd" in screen.getvalue()
+    assert "\x1b[31m" not in screen.getvalue()
+
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_an_expulsion_is_told_in_the_line_of_its_round(tmp_path: Path, terminal: bool) -> None:

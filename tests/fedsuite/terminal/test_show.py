@@ -64,3 +64,15 @@ def test_a_summary_that_lacks_numbers_is_shown_as_far_as_it_goes(tmp_path: Path)
 def test_durations_and_sizes_by_hand() -> None:
     assert [duration(s) for s in (0.4, 61, 3725)] == ["0 s", "1 min 01 s", "1 h 02 min"]
     assert [size(n) for n in (12, 4500, 7.2e6, 3e15)] == ["12 B", "4.5 kB", "7.2 MB", "3e+03 TB"]
+
+
+def test_a_reason_in_a_nodes_words_is_neither_markup_nor_a_control_character(
+    tmp_path: Path,
+) -> None:
+    folder = write_run(tmp_path, "bad", "fedavg", [0.1, 0.4], status="failed")
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["reason"] = "Trace\n[bold red]x[/] [/nothing] \x1b[31m\udcff"
+    (folder / "summary.json").write_text(json.dumps(summary))
+    text = shown(folder)
+    assert "Trace\n[bold red]x[/] [/nothing] \ufffd[31m\ufffd" in text and "\x1b" not in text
+    assert read_run(folder).note.endswith("[bold red]x[/] [/nothing] \ufffd[31m\ufffd")

@@ -85,3 +85,19 @@ def test_a_failed_run_returns_one(tmp_path: Path) -> None:
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
     assert watch(folder, console) == 1
     assert "no room left" in console.export_text()
+
+
+def test_what_a_node_wrote_is_neither_markup_nor_a_control_character(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = begin(tmp_path)
+    text = "[bold red]x[/] [/nothing] \x1b[31m\udcff"
+    row = {"round": 2, "wall_seconds": 1.0, "failed": 1, "note": f"note {text}", "[/odd]": 1.0}
+    failed = {"phase": "train", "client": 7, "status": "failed", "reason": f"Trace\nwhy {text}"}
+    record.add_round(row, [failed])
+    assert main(["watch", "live", "--results-dir", str(tmp_path), "--once"]) == 0
+    record.close()
+    out = capsys.readouterr().out
+    shown = "[bold red]x[/] [/nothing] \ufffd[31m\ufffd"
+    assert f"note {shown}" in out and f"client 7 left out (train): why {shown}" in out
+    assert "\x1b" not in out
