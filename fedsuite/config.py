@@ -41,7 +41,7 @@ PERSONAL_TEST_FRACTION = 0.25
 # Where and how a run is run: a resumed run takes them from its command, not from its record.
 RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
 # Without a model that clients share there is none to move, nor to score on the server's rows.
-OF_SHARED_MODEL = ("server_lr", "eval_rows")
+OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 Foreign = Literal["refuse", "default", "ignore"]
