@@ -37,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         if engine == RAY:
             replace_dead_workers()
         folder = run(parse(context.run_config, foreign="default", idle="refuse"), grid, engine)
-    except (UserError, RunFailed) as error:
+    except (UserError, RunFailed, ConnectionError) as error:  # sentences
         log.error("the run failed: %s", error)
         raise
     except Exception:

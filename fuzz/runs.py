@@ -15,6 +15,7 @@ import random
 import shlex
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,8 @@ from fedsuite.core.settings import UserError, spell
 from fuzz.draws import Case
 
 SECONDS = 120.0
-REFUSED = 2
-ENDINGS = (0, 1, REFUSED, 3)
+CRASHED = 1
+ENDINGS = (0, CRASHED, 2, 3)
 SMALL: dict[str, Any] = {"num-clients": 4, "num-rounds": 2, "model": "mlp", "local-steps": 2}
 # Where a run is, which data it has, or a device that may not be here.
 FIXED = ("dataset", "data-root", "server-data", "results-dir", "run-name", "resume", "device")
@@ -57,9 +58,9 @@ MAY_NOT_MATTER = frozenset(
     "fedadw.discrepancy-sign fedamp.sharpness fedamp.self-weight fedamp.sigma fedbac.alpha "
     "fedbac.floor fedbac.gamma fedbac.history fedbac.window fedbac.reference fedbac.momentum-by "
     "fedbac.lam fedbac.regularizer fedbac.printed-sign fedfomo.models fedfomo.epsilon "
-    "fedfomo.decay fedtgp.margin fedtgp.margin-cap fedtgp.prototype-batch foolsgold.kappa scaffold.control "
-    "scaffold-tailored.control taco.detector taco.kappa taco.lambda taco.replay taco.gamma "
-    "taco.gradient-units".split()
+    "fedfomo.decay fedtgp.margin fedtgp.margin-cap fedtgp.prototype-batch foolsgold.kappa "
+    "scaffold.control scaffold-tailored.control taco.detector taco.kappa taco.lambda "
+    "taco.replay taco.gamma taco.gradient-units".split()
 )
 
 
@@ -189,7 +190,11 @@ def _work(words: list[str], place: Path) -> None:
     os.chdir(place)
     with open("output", "w", errors="replace") as output:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            status = main(words)
+            try:
+                status = main(words)
+            except Exception:
+                traceback.print_exc()
+                status = CRASHED
     sys.exit(status)
 
 
