@@ -160,7 +160,7 @@ class RunConfig:
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(1, "CPU threads per client", low=1, high=256)
     round_timeout: float = setting(
-        3600.0, "seconds to wait for a round's replies", above=0, high=1e8
+        3600.0, "seconds to wait for a round's replies", above=0, high=100_000_000
     )
     data_root: str = setting(
         "", "folder of hub-style parquet datasets, relative to the current directory"

@@ -128,7 +128,8 @@ def effect_job(job: Job, config: RunConfig) -> Job | None:
 def run_all(jobs: Sequence[Job], folder: Path, workers: int) -> Iterator[tuple[Job, Ending]]:
     """Run jobs, each in a process and a folder of its own; yield how they ended, as they do."""
     context = multiprocessing.get_context("fork")
-    waiting, running = list(enumerate(jobs)), {}
+    waiting = list(enumerate(jobs))
+    running: dict[Any, tuple[Job, Path, float]] = {}
     while waiting or running:
         while waiting and len(running) < workers:
             number, job = waiting.pop(0)

@@ -122,6 +122,15 @@ def test_what_was_recorded_is_accepted(key: str) -> None:
     assert parse(resumed, idle="refuse").flat() == resumed
 
 
+@pytest.mark.parametrize("algo", ["local", "fedamp", "fedfomo", "apple", "fedtgp"])
+@pytest.mark.parametrize("key", ["server-lr", "eval-rows", "freeloader-noise"])
+def test_without_a_shared_model_there_is_none_to_move_score_or_replay(algo: str, key: str) -> None:
+    given = {"algo": algo, "freeloaders": "1", key: 2}
+    with pytest.raises(UserError, match=f"^{key}=.* has no effect on {algo}: remove it"):
+        parse(given, idle="refuse")
+    assert parse(given | {"algo": "fedavg"}, idle="refuse").flat()[key] == 2
+
+
 def test_every_need_has_its_case() -> None:
     declared = {
         key
