@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     started, failures = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="fedsuite-fuzz-") as folder:
+        os.environ["FEDSUITE_CACHE"] = str(Path(folder) / "cache")
         numbers = range(given.count) if given.case is None else [given.case]
         checked = [check(draw_case(given.seed, number)) for number in numbers]
         for failure in settings_failures(checked, given.seed):

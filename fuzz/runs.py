@@ -48,19 +48,15 @@ MEASURING = frozenset(
     "eval-rows personal-eval target-accuracy stop-at-target probe-per-class min-train-clients "
     "fedbac.score-clients fedadw.send-weights feda4.trajectory".split()
 )
-# These change a model only if some number crosses a threshold or a draw falls so, which in a run
-# this small it may not; and some values mean what the default means here.
+# These change a model only if a number crosses a threshold, or a draw falls so, which in a run this
+# small it may not; or they have a word for what the default means here.
 MAY_NOT_MATTER = frozenset(
-    "model fraction-train batch-size client-test-fraction pool-train-test freeloaders "
-    "freeloader-noise size-ratio num-shards apple.mu apple.fade feda4.tau-conc feda4.tau-sim "
-    "feda4.beta feda4.theta feda4.direction fedadw.ala-layers fedadw.ala-percent fedadw.ala-lr "
-    "fedadw.ala-tolerance fedadw.ala-max-epochs fedadw.normalise-discrepancy fedadw.x fedadw.y "
-    "fedadw.discrepancy-sign fedamp.sharpness fedamp.self-weight fedamp.sigma fedbac.alpha "
-    "fedbac.floor fedbac.gamma fedbac.history fedbac.window fedbac.reference fedbac.momentum-by "
-    "fedbac.lam fedbac.regularizer fedbac.printed-sign fedfomo.models fedfomo.epsilon "
-    "fedfomo.decay fedtgp.margin fedtgp.margin-cap fedtgp.prototype-batch foolsgold.kappa "
+    "model fraction-train batch-size client-test-fraction freeloaders num-shards apple.fade "
+    "feda4.tau-conc feda4.tau-sim fedadw.ala-tolerance fedadw.ala-max-epochs fedadw.ala-percent "
+    "fedadw.ala-layers fedbac.alpha fedbac.floor fedbac.history fedbac.window fedbac.momentum-by "
+    "fedfomo.models fedfomo.epsilon fedfomo.decay fedtgp.margin-cap foolsgold.kappa "
     "scaffold.control scaffold-tailored.control taco.detector taco.kappa taco.lambda "
-    "taco.replay taco.gamma taco.gradient-units".split()
+    "taco.replay".split()
 )
 
 

@@ -104,7 +104,10 @@ def test_a_planted_crash_and_a_planted_hang_are_reported(
 
 
 @pytest.mark.slow
-def test_two_runs_end_well(capfd: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_end_well(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDSUITE_CACHE", "set by main, and restored")
     words = ["--seed", "5", "--count", "12", "--runs", "2", "--datasets", "0"]
     assert main(words) == 0
     assert "12 settings" in capfd.readouterr().out
