@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import parse
+from fedsuite.config import all_defaults, parse
 from fedsuite.core.settings import UserError
 from fuzz import runs, settings
 from fuzz.__main__ import main, sample_jobs, settings_failures
@@ -47,6 +47,11 @@ def test_a_crash_a_murmur_and_a_loss_are_noticed(monkeypatch: pytest.MonkeyPatch
     assert "accepted, but changed by mail: [('lr', 0.1), ('lr', 0.2)" in (
         settings.check(PLAIN).failure
     )
+
+
+def test_the_settings_that_need_not_change_a_model_exist() -> None:
+    known = all_defaults().keys()
+    assert runs.MEASURING | runs.MAY_NOT_MATTER | {*runs.LARGEST, *runs.FIXED} <= known
 
 
 def test_a_run_is_small_and_leaves_one_ordinary_setting_out() -> None:
