@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reor
 FAST := not slow and not ray and not deploy and not docker
 export FLWR_TELEMETRY_ENABLED = 0
 
-.PHONY: setup demo docker-demo test test-fast coverage lint types docs bench faults mutants clean
+.PHONY: setup demo docker-demo test test-fast coverage lint types docs bench faults mutants fuzz clean
 
 setup: $(READY)
 
@@ -55,6 +55,10 @@ faults: $(READY)
 # A sample by SEED; fails if tests notice less than 85 % of it.
 mutants: $(READY)
 	@$(BIN)/python -m mutants --seed $(or $(SEED),0)
+
+# Random settings and odd data by SEED; fails on any traceback, hang or setting without effect.
+fuzz: $(READY)
+	@$(BIN)/python -m fuzz --seed $(or $(SEED),0)
 
 clean:
 	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .hypothesis .mutants .coverage .coverage.*

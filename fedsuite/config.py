@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 
 from fedsuite import registry
 from fedsuite.core import files
+from fedsuite.core.needs import Idle, settle, settle_unused
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import (
     Scalar,
@@ -26,9 +27,11 @@ from fedsuite.core.settings import (
     invalid,
     kebab,
     setting,
+    shown,
     spell,
     suggest,
 )
+from fedsuite.core.text_settings import check_run_name, parse_freeloaders
 from tasks.datasets import DATASETS
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
@@ -37,6 +40,8 @@ from tasks.task_spec import TaskSpec
 PERSONAL_TEST_FRACTION = 0.25
 # Where and how a run is run: a resumed run takes them from its command, not from its record.
 RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
+# Without a model that clients share there is none to move, nor to score on the server's rows.
+OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 Foreign = Literal["refuse", "default", "ignore"]
@@ -53,35 +58,52 @@ class RunConfig:
     dataset: str = setting(
         "digits", "dataset; own = the data deployed nodes hold", choices=(*DATASETS, OWN)
     )
-    label_column: str = setting("label", "target column (dataset=own)")
+    label_column: str = setting("label", "target column (dataset=own)", needs="dataset=own")
     model: str = setting("auto", "model; auto = the dataset's default", choices=("auto", *MODELS))
     partition: str = setting(
         "dirichlet",
         "how samples are divided among clients; own = as deployed nodes hold them",
         choices=(*PARTITIONS, OWN),
     )
-    dirichlet_alpha: float = setting(0.5, "concentration (partition=dirichlet)", above=0)
-    num_shards: int = setting(
-        0, "number of shards (partition=shards); 0 = num-clients x shards-per-client", low=0
+    dirichlet_alpha: float = setting(
+        0.5, "concentration (partition=dirichlet)", above=0, needs="partition=dirichlet"
     )
-    shards_per_client: int = setting(2, "shards per client (partition=shards)", low=1)
-    classes_per_client: int = setting(2, "classes per client (partition=pathological)", low=1)
+    num_shards: int = setting(
+        0,
+        "number of shards (partition=shards); 0 = num-clients x shards-per-client",
+        low=0,
+        needs="partition=shards",
+    )
+    shards_per_client: int = setting(
+        2, "shards per client (partition=shards)", low=1, needs="partition=shards"
+    )
+    classes_per_client: int = setting(
+        2, "classes per client (partition=pathological)", low=1, needs="partition=pathological"
+    )
     natural_rows: int = setting(
         0,
         "samples of owners pooled onto the clients (partition=natural); 0 = one owner per client",
         low=0,
+        needs="partition=natural",
     )
     size_ratio: float = setting(
-        10.0, "samples of the largest client over the smallest's (partition=sizes)", low=1
+        10.0,
+        "samples of the largest client over the smallest's (partition=sizes)",
+        low=1,
+        needs="partition=sizes",
     )
     num_clients: int = setting(
         20, "number of clients; deployed: the number of nodes", low=1, high=100_000
     )
-    num_rounds: int = setting(20, "number of rounds", low=1)
+    num_rounds: int = setting(20, "number of rounds", low=1, high=1_000_000)
     fraction_train: float = setting(1.0, "fraction of clients sampled per round", above=0, high=1)
     min_train_clients: int = setting(1, "minimum number of clients per round", low=1)
-    local_epochs: int = setting(1, "local epochs per round", low=1)
-    local_steps: int = setting(0, "local steps per round; 0 = use local-epochs", low=0)
+    local_epochs: int = setting(
+        1, "local epochs per round", low=1, high=100_000, needs="local-steps=0"
+    )
+    local_steps: int = setting(
+        0, "local steps per round; 0 = use local-epochs", low=0, high=1_000_000
+    )
     batch_size: int = setting(16, "batch size", low=1)
     optimizer: str = setting(
         "sgd", "local optimizer; what it remembers lasts one round", choices=("sgd", "adam")
@@ -91,10 +113,18 @@ class RunConfig:
         "constant", "learning-rate schedule over rounds", choices=("constant", "exponential")
     )
     lr_decay: float = setting(
-        0.99, "decay per round, a factor (lr-schedule=exponential)", above=0, high=1
+        0.99,
+        "decay per round, a factor (lr-schedule=exponential)",
+        above=0,
+        high=1,
+        needs="lr-schedule=exponential",
     )
     momentum: float = setting(
-        0.0, "momentum (optimizer=sgd); starts at zero in every round", low=0, high=0.9999
+        0.0,
+        "momentum (optimizer=sgd); starts at zero in every round",
+        low=0,
+        high=0.9999,
+        needs="optimizer=sgd",
     )
     weight_decay: float = setting(0.0, "weight decay (L2 penalty)", low=0)
     server_lr: float = setting(1.0, "server learning rate, on the aggregated update", above=0)
@@ -122,15 +152,20 @@ class RunConfig:
         "", "clients that do not train: a count such as 8, or ids such as '3,7,'"
     )
     freeloader_noise: float = setting(
-        0.0, "noise that freeloaders add, relative to the norm of what they send back", low=0
+        0.0,
+        "noise that freeloaders add, relative to the norm of what they send back",
+        low=0,
+        needs="freeloaders",
     )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(1, "CPU threads per client", low=1, high=256)
-    round_timeout: float = setting(3600.0, "seconds to wait for a round's replies", above=0)
+    round_timeout: float = setting(
+        3600.0, "seconds to wait for a round's replies", above=0, high=100_000_000
+    )
     data_root: str = setting(
         "", "folder of hub-style parquet datasets, relative to the current directory"
     )
-    server_data: str = setting("", "test data of the server, as a node's data-path (dataset=own)")
+    server_data: str = setting("", "test data of the server, if nodes have data of their own")
     results_dir: str = setting("runs", "folder of run folders, relative to the current directory")
     run_name: str = setting(
         "", "name of the run and its folder; empty = made from settings and time"
@@ -198,28 +233,37 @@ class RunConfig:
         return json.dumps(self.flat())
 
 
-def parse(values: Mapping[str, Any], foreign: Foreign = "refuse") -> RunConfig:
+def parse(
+    values: Mapping[str, Any], foreign: Foreign = "refuse", idle: Idle = "accept"
+) -> RunConfig:
     """Check typed or command-line values and fill in what depends on others.
 
     ``foreign`` is for keys of algorithms that the run does not use: ``refuse`` them, accept them
-    with their ``default``, since Flower passes those for every run, or ``ignore`` them. Everything
-    that needs no algorithm's code is checked before that code is imported.
+    with their ``default``, since Flower passes those for every run, or ``ignore`` them. ``idle`` is
+    for settings that others deprive of their effect: ``refuse`` what a user has given, ``reset`` to
+    the defaults what runs share, ``accept`` what was recorded. Everything that needs no algorithm's
+    code is checked before that code is imported.
     """
     shared = {k: v for k, v in values.items() if "." not in k}
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(f"Unknown key '{key}'. {_hint(key, names, values)}")
+            raise UserError(f"Unknown key '{shown(key)}'. {_hint(key, names, values)}")
     config = build(RunConfig, shared)
+    idle = "accept" if config.resume else idle
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
     own = _outside_values(config) | _own_values(prefix, values, foreign)
-    params = build(kind, own, f"{prefix}.")
+    config = settle(config, idle)
+    params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.")
     config = dataclasses.replace(
         config,
         params=tuple((kebab(f.name), getattr(params, f.name)) for f in dataclasses.fields(params)),
     )
     _refuse_contradictions(config)
-    return _resolve(config, registry.find(config.algo))
+    algorithm = registry.find(config.algo)
+    if not algorithm.strategy.shares_model:
+        config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}")
+    return _resolve(config, algorithm)
 
 
 def from_json(text: str) -> RunConfig:
@@ -268,28 +312,6 @@ def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
         inner = isinstance(value, Mapping)
         flat |= {f"{key}.{k}": v for k, v in value.items()} if inner else {key: value}
     return flat
-
-
-def parse_freeloaders(text: str, num_clients: int) -> tuple[int, ...]:
-    """Read ``"8"`` as the 8 highest-numbered clients and ``"3,7,"`` as clients 3 and 7."""
-    try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise invalid(
-            "freeloaders", text, "it takes a count such as 8, or client ids such as '3,7,'."
-        ) from None
-    if not numbers:
-        return ()
-    if "," not in text:
-        numbers = list(range(num_clients - numbers[0], num_clients))
-    if any(n < 0 or n >= num_clients for n in numbers) or len(set(numbers)) >= num_clients:
-        raise invalid(
-            "freeloaders",
-            text,
-            f"with num-clients = {num_clients} ids are 0 to {num_clients - 1}, and at least one "
-            "client must train.",
-        )
-    return tuple(sorted(set(numbers)))
 
 
 def _shared_fields() -> list[dataclasses.Field[Any]]:
@@ -356,12 +378,7 @@ def _refuse_contradictions(config: RunConfig) -> None:
         raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")
     if config.resume and not config.run_name:
         raise UserError("resume needs run-name, the run to resume.")
-    if "/" in config.run_name or config.run_name.startswith("."):
-        raise invalid(
-            "run-name",
-            config.run_name,
-            "it names a folder inside results-dir, without '/' and not starting with '.'.",
-        )
+    check_run_name(config.run_name)
     parse_freeloaders(config.freeloaders, config.num_clients)
 
 

@@ -26,9 +26,18 @@ LAST = 1e-3
 class AppleParams:
     """Settings of APPLE."""
 
-    mu: float = setting(0.1, "strength of the pull of the relations towards the data shares", low=0)
+    mu: float = setting(
+        0.1,
+        "strength of the pull of the relations towards the data shares",
+        low=0,
+        needs=("p-lr", "fade"),
+    )
     fade: float = setting(
-        0.1, "fraction of the rounds over which the pull fades out", low=0, high=1
+        0.1,
+        "fraction of the rounds over which the pull fades out",
+        low=0,
+        high=1,
+        needs=("p-lr", "mu"),
     )
     p_lr: float = setting(0.01, "learning rate of the relations", low=0)
     start: str = setting(

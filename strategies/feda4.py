@@ -33,12 +33,32 @@ class FedA4Params:
         "intent",
         "intent = reliable clients forward, printed = the signs as printed",
         choices=("intent", "printed"),
+        needs=("adaptation=true", "eta"),
     )
-    beta: float = setting(1.0, "strength of the accuracy penalty", low=0)
-    eta: float = setting(0.01, "step size of the adaptation", low=0)
-    theta: float = setting(0.9, "weight of the mean trajectory in each client's", low=0, high=1)
-    tau_conc: float = setting(0.3, "a client is biased from this concentration on", low=0)
-    tau_sim: float = setting(0.2, "a client is biased up to this similarity", low=-1, high=1)
+    beta: float = setting(
+        1.0, "strength of the accuracy penalty", low=0, needs=("adaptation=true", "eta")
+    )
+    eta: float = setting(0.01, "step size of the adaptation", low=0, needs="adaptation=true")
+    theta: float = setting(
+        0.9,
+        "weight of the mean trajectory in each client's",
+        low=0,
+        high=1,
+        needs=("adaptation=true", "eta"),
+    )
+    tau_conc: float = setting(
+        0.3,
+        "a client is biased from this concentration on",
+        low=0,
+        needs=("adaptation=true", "eta"),
+    )
+    tau_sim: float = setting(
+        0.2,
+        "a client is biased up to this similarity",
+        low=-1,
+        high=1,
+        needs=("adaptation=true", "eta"),
+    )
 
 
 class FedA4(BaseStrategy):

@@ -31,26 +31,45 @@ class FedAdwParams:
         "client weights: discrepancy = Eq. 12, samples = by samples",
         choices=("discrepancy", "samples"),
     )
-    x: float = setting(0.5, "strength of the discrepancy", low=0)
-    y: float = setting(0.1, "offset of every client weight", low=0)
-    normalise_discrepancy: bool = setting(True, "divide discrepancies by their sum")
+    x: float = setting(0.5, "strength of the discrepancy", low=0, needs="weights=discrepancy")
+    y: float = setting(0.1, "offset of every client weight", low=0, needs="weights=discrepancy")
+    normalise_discrepancy: bool = setting(
+        True, "divide discrepancies by their sum", needs=("weights=discrepancy", "x")
+    )
     discrepancy_sign: str = setting(
         "penalty",
         "a discrepancy lowers a client's weight (section 3.3) or raises it (Eq. 11 as printed)",
         choices=("penalty", "reward"),
+        needs=("weights=discrepancy", "x"),
     )
     ala_layers: int = setting(
-        2, "number of top layers aggregated adaptively, normalisation not counted; 0 = all", low=0
+        2,
+        "number of top layers aggregated adaptively, normalisation not counted; 0 = all",
+        low=0,
+        needs="adaptive=true",
     )
     ala_percent: int = setting(
-        80, "per cent of a client's samples used to learn the mixing weights", low=1, high=100
+        80,
+        "per cent of a client's samples used to learn the mixing weights",
+        low=1,
+        high=100,
+        needs="adaptive=true",
     )
-    ala_lr: float = setting(1.0, "learning rate of the mixing weights", above=0)
+    ala_lr: float = setting(
+        1.0, "learning rate of the mixing weights", above=0, needs="adaptive=true"
+    )
     ala_tolerance: float = setting(
-        0.01, "first learning ends when the losses' standard deviation is below", above=0
+        0.01,
+        "first learning ends when the losses' standard deviation is below",
+        above=0,
+        needs="adaptive=true",
     )
-    ala_max_epochs: int = setting(50, "maximum epochs of the first learning", low=1)
-    send_weights: bool = setting(False, "clients send their mixing weights, for the record")
+    ala_max_epochs: int = setting(
+        50, "maximum epochs of the first learning", low=1, high=100_000, needs="adaptive=true"
+    )
+    send_weights: bool = setting(
+        False, "clients send their mixing weights, for the record", needs="adaptive=true"
+    )
 
 
 class FedAdw(BaseStrategy):

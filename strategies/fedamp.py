@@ -28,14 +28,30 @@ class FedAmpParams:
     """Settings of FedAMP."""
 
     sigma: float = setting(
-        1.0, "scale of the attention, in units of the median squared distance", above=0
+        1.0,
+        "scale of the attention, in units of the median squared distance",
+        above=0,
+        needs=("heuristic=false", "lam"),
     )
-    alpha: float = setting(1.0, "step size of the cloud models towards the others", above=0)
+    alpha: float = setting(
+        1.0, "step size of the cloud models towards the others", above=0, needs="lam"
+    )
     lam: float = setting(0.1, "pull towards the cloud model is lam/alpha; 0 = local", low=0)
-    heuristic: bool = setting(False, "HeurFedAMP: attention by cosines instead of distances")
-    sharpness: float = setting(25.0, "heuristic=true: factor of the cosines (its sigma)", low=0)
+    heuristic: bool = setting(
+        False, "HeurFedAMP: attention by cosines instead of distances", needs="lam"
+    )
+    sharpness: float = setting(
+        25.0,
+        "heuristic=true: factor of the cosines (its sigma)",
+        low=0,
+        needs=("heuristic=true", "lam"),
+    )
     self_weight: float = setting(
-        0.0, "heuristic=true: weight of the own model; 0 = 1/n of n models", low=0, high=1
+        0.0,
+        "heuristic=true: weight of the own model; 0 = 1/n of n models",
+        low=0,
+        high=1,
+        needs=("heuristic=true", "lam"),
     )
 
 

@@ -41,26 +41,38 @@ class FedBacParams:
         choices=("previous", "current"),
     )
     alpha: float = setting(1.0, "sensitivity of the reliability", low=0)
-    lam: float = setting(1e-6, "weight of the clients' regulariser", low=0)
-    history: int = setting(5, "length H of the window of cosines", low=1)
+    lam: float = setting(
+        1e-6,
+        "weight of the clients' regulariser",
+        low=0,
+        needs="regularizer=update or regularizer=gradient",
+    )
+    history: int = setting(
+        5, "length H of the window of cosines", low=1, high=10_000, needs="alpha"
+    )
     window: str = setting(
         "values",
         "values = a client's last H cosines (Algorithm 1), rounds = those of rounds t-H to t",
         choices=("values", "rounds"),
+        needs="alpha",
     )
     regularizer: str = setting(
         "update",
         "what clients align with the momentum: update, gradient or none",
         choices=("update", "gradient", "none"),
+        needs="lam",
     )
     printed_sign: bool = setting(
-        False, "regularizer=gradient: the printed sign, which rewards opposition"
+        False,
+        "regularizer=gradient: the printed sign, which rewards opposition",
+        needs=("regularizer=gradient", "lam"),
     )
     momentum_by: str = setting(
         "weights",
         "mean update in the momentum: by weights (section 3.5) or samples (3.2); "
         "reference=current: samples",
         choices=("weights", "samples"),
+        needs="reference=previous",
     )
     score_clients: bool = setting(True, "clients score the received model on their own samples")
 

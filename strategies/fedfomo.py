@@ -26,9 +26,17 @@ from strategies.pool import PoolStrategy
 class FedFomoParams:
     """Settings of FedFomo."""
 
-    models: int = setting(5, "number of models a client receives; 0 = none", low=0)
-    epsilon: float = setting(0.3, "probability of random models in round 1", low=0, high=1)
-    decay: float = setting(0.05, "decay of that probability per round", low=0, high=1)
+    models: int = setting(5, "number of models a client receives; 0 = none", low=0, high=100_000)
+    epsilon: float = setting(
+        0.3, "probability of random models in round 1", low=0, high=1, needs="models"
+    )
+    decay: float = setting(
+        0.05,
+        "decay of that probability per round",
+        low=0,
+        high=1,
+        needs=("models", "epsilon"),
+    )
     validation: float = setting(
         0.2, "fraction of a client's training samples held out; 0 = use all", low=0, high=0.9
     )

@@ -37,13 +37,19 @@ class FedTgpParams:
         "pairs",
         "margin: pairs = largest distance of two classes, nearest = to the nearest",
         choices=("pairs", "nearest"),
+        needs="margin-cap",
     )
     margin_cap: float = setting(100.0, "upper bound of the margin", low=0)
-    prototype_epochs: int = setting(100, "epochs of the server's training per round", low=1)
+    prototype_epochs: int = setting(
+        100, "epochs of the server's training per round", low=1, high=1_000_000
+    )
     prototype_batch: int = setting(10, "batch size of the server's training", low=1)
     prototype_lr: float = setting(0.01, "learning rate of the server's training", above=0)
     hidden: int = setting(
-        0, "hidden width of the server's network; 0 = the number of features", low=0
+        0,
+        "hidden width of the server's network; 0 = the number of features",
+        low=0,
+        high=100_000,
     )
 
 

@@ -35,7 +35,12 @@ class FoolsGoldParams:
         "original = dissimilarity over all rounds, taco = agreement with the mean update",
         choices=("original", "taco"),
     )
-    kappa: float = setting(1.0, "variant=original: confidence of the logit; 0 = plain mean", low=0)
+    kappa: float = setting(
+        1.0,
+        "variant=original: confidence of the logit; 0 = plain mean",
+        low=0,
+        needs="variant=original",
+    )
 
 
 class FoolsGold(BaseStrategy):

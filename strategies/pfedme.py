@@ -22,16 +22,24 @@ from strategies.fedavg import uniform_weights
 class PFedMeParams:
     """Settings of pFedMe."""
 
-    lam: float = setting(15.0, "weight of the personal model's distance from w_i", above=0)
-    inner_steps: int = setting(
-        5, "steps of the personal model per batch; 0 = plain mean (avg)", low=0
+    lam: float = setting(
+        15.0,
+        "weight of the personal model's distance from w_i",
+        above=0,
+        needs="inner-steps",
     )
-    personal_lr: float = setting(0.01, "learning rate of the personal model", above=0)
+    inner_steps: int = setting(
+        5, "steps of the personal model per batch; 0 = plain mean (avg)", low=0, high=100_000
+    )
+    personal_lr: float = setting(
+        0.01, "learning rate of the personal model", above=0, needs="inner-steps"
+    )
     beta: float = setting(1.0, "step of the server towards the mean; 1 = the mean", above=0)
     scored: str = setting(
         "theta",
         "personal model that is scored: theta, or w = the client's copy w_i of the global one",
         choices=("theta", "w"),
+        needs="inner-steps",
     )
 
 

@@ -39,26 +39,47 @@ NEARER_BY_ANGLE, NEARER_BY_DISTANCE = 0.05, 0.25
 class TacoParams:
     """Settings of TACO."""
 
-    gamma: float = setting(0.0, "maximum correction; 0 = 1/K with K local steps", low=0)
+    gamma: float = setting(
+        0.0, "maximum correction; 0 = 1/K with K local steps", low=0, needs="correction=true"
+    )
     correction: bool = setting(True, "tailored correction of local steps (Eq. 8)")
     aggregation: bool = setting(True, "tailored aggregation (Eq. 9)")
     gradient_units: str = setting(
         "round",
         "units of the global gradient: sum per round, or mean per step",
         choices=("round", "step"),
+        needs="correction=true",
     )
     output: str = setting(
-        "w", "result: w = last model, z = extrapolated (Eq. 15)", choices=("w", "z")
+        "w",
+        "result: w = last model, z = extrapolated (Eq. 15)",
+        choices=("w", "z"),
+        needs="correction=true",
     )
     detector: str = setting(
         "guarded",
         "strikes: guarded = Eq. 10 and a replayed gradient, printed = Eq. 10 alone",
         choices=("guarded", "printed"),
+        needs="correction=true or aggregation=true",
     )
-    kappa: float = setting(0.6, "a client is suspicious from this coefficient on", above=0)
-    lambda_: int = setting(0, "strikes until a client is expelled; 0 = rounds/5", low=0)
+    kappa: float = setting(
+        0.6,
+        "a client is suspicious from this coefficient on",
+        above=0,
+        needs="correction=true or aggregation=true",
+    )
+    lambda_: int = setting(
+        0,
+        "strikes until a client is expelled; 0 = rounds/5",
+        low=0,
+        needs="correction=true or aggregation=true",
+    )
     replay: float = setting(
-        0.9, "detector=guarded: least cosine with the gradient it was sent", low=-1, high=1
+        0.9,
+        "detector=guarded: least cosine with the gradient it was sent",
+        low=-1,
+        high=1,
+        needs=("detector=guarded", "correction=true or aggregation=true"),
     )
 
 

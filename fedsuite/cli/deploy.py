@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsuite.cli.parsing import Command, Group, positive
+from fedsuite.cli.parsing import Command, Group, node_count, positive
 from fedsuite.core.settings import UserError
 
 FOLDER = ".fedsuite-deploy"
@@ -136,7 +136,7 @@ def up(
         int | None,
         typer.Option(
             metavar="N",
-            parser=positive,
+            parser=node_count,
             help=f"number of SuperNodes (default: {NODES}, or one per --data)",
             show_default=False,
         ),

@@ -9,7 +9,7 @@ import typer
 from typer.models import OptionInfo
 
 from fedsuite.cli import completion
-from fedsuite.cli.parsing import positive, share
+from fedsuite.cli.parsing import node_count, share
 from fedsuite.engines.table import DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -81,7 +81,7 @@ Nodes = Annotated[
     typer.Option(
         "--nodes",
         metavar="N",
-        parser=positive,
+        parser=node_count,
         help=f"worker nodes (default: one per core with {_parallel}, otherwise 1)",
         show_default=False,
     ),

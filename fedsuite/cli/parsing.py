@@ -12,8 +12,9 @@ import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from fedsuite.core.settings import suggest
+from fedsuite.core.settings import shown, suggest
 
+MAX_DIGITS, MAX_NODES = 9, 1000
 SEVERAL = "..."  # ends the metavar of an option that takes several values
 
 
@@ -110,9 +111,21 @@ def usage_sentence(error: click.ClickException) -> str:
 
 def positive(text: str) -> int:
     """Read a whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise typer.BadParameter(f"'{text}' is not a whole number of at least 1.")
+    if not (text.isascii() and text.isdigit() and text.strip("0")):
+        raise typer.BadParameter(f"'{shown(text)}' is not a whole number of at least 1.")
+    if len(text) > MAX_DIGITS:
+        raise typer.BadParameter(f"'{shown(text)}' is too large.")
     return int(text)
+
+
+def node_count(text: str) -> int:
+    """Read how many nodes there are to be, each of which may be a process of its own."""
+    count = positive(text)
+    if count > MAX_NODES:
+        raise typer.BadParameter(
+            f"'{text}' nodes are more than this machine can have; use at most {MAX_NODES}."
+        )
+    return count
 
 
 def share(text: str) -> float:
@@ -122,7 +135,7 @@ def share(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < math.inf:
-        raise typer.BadParameter(f"'{text}' is not a number of at least 0.")
+        raise typer.BadParameter(f"'{shown(text)}' is not a number of at least 0.")
     return number
 
 

@@ -33,7 +33,7 @@ def partition(
     """Draw which client has which labels."""
     from fedsuite.config import parse
 
-    config = parse(read_settings(file or [], settings or []))
+    config = parse(read_settings(file or [], settings or []), idle="refuse")
     from rich.console import Console
 
     from fedsuite.report.label_distribution import label_table, save_label_png

@@ -24,8 +24,9 @@ from fedsuite.cli.options import (
     SuperLink,
 )
 from fedsuite.cli.parsing import Command
+from fedsuite.core.files import absolute_path
 from fedsuite.core.protocol import DEPLOYED
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, shown
 from fedsuite.engines.table import DEFAULT, engine_to_resume
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -77,7 +78,7 @@ def run(
     values = read_settings(file or [], settings or [], here) | {"algo": algo}
     if name:
         values["run-name"] = name
-    return _start(parse(values), target, connection)
+    return _start(parse(values, idle="refuse"), target, connection)
 
 
 @commands.command(cls=Command, epilog=STATUSES)
@@ -140,11 +141,13 @@ def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True)
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise UserError(f"'{pair}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20.")
+            raise UserError(
+                f"'{shown(pair)}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20."
+            )
         values[key.strip()] = value.strip()
     for key in PATH_KEYS:
         if here and values.get(key):
-            values[key] = str(Path(str(values[key])).expanduser().absolute())
+            values[key] = str(absolute_path(str(values[key])))
     return values
 
 

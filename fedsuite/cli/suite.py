@@ -9,6 +9,7 @@ import typer
 
 from fedsuite.cli.options import STATUSES, engine_names
 from fedsuite.cli.parsing import Command, positive
+from fedsuite.core.files import absolute_path
 from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -74,7 +75,7 @@ def suite(
         read_suite(Path(file), scale),
         jobs=jobs or 0,
         only=only or [],
-        results=Path(results_dir).expanduser().absolute(),
+        results=absolute_path(results_dir),
         engine=engine,
         data_root=data_root,
         console=Console(),

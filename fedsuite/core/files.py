@@ -19,6 +19,11 @@ from fedsuite.core.settings import UserError
 LOCK_POLL_SECONDS = 0.2
 
 
+def absolute_path(text: str) -> Path:
+    """Return a path as users write it, relative to the current directory or to a home folder."""
+    return Path(os.path.expanduser(text)).absolute()  # Path's own fails if there is no such user
+
+
 def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace a file so that a reader, or a crash, sees the old one or the new one.
 

@@ -87,6 +87,11 @@ def best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def gpu_count() -> int:
+    """Return how many GPUs PyTorch sees."""
+    return torch.cuda.device_count() if best_device() == "cuda" else 0
+
+
 def copy_into(target: torch.Tensor, source: Vector) -> None:
     """Copy a numpy vector into a tensor of the same length."""
     if source.shape != tuple(target.shape):

@@ -36,6 +36,7 @@ from fedsuite.flower.commands import (
     write_settings,
 )
 from fedsuite.flower.connections import Connection
+from fedsuite.nodes.setup import check_server_data
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.terminal.format import counted
@@ -245,6 +246,7 @@ class Follower:
 def _settle(config: RunConfig, connection: Connection) -> RunConfig:
     """Name the run; on this machine its results folder is relative to the current directory."""
     if connection.is_loopback:
+        check_server_data(config)
         folder = RunFolder.of(config).path
         if not config.resume or _can_be_claimed(folder):
             config, folder = claim_folder(config)

@@ -10,12 +10,14 @@ from rich.console import Console
 
 from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
+from fedsuite.core.flat_model import gpu_count
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_lines
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
+from fedsuite.nodes.setup import refuse_server_data
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name
 from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
@@ -35,6 +37,8 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     """
     execute = load_engine(engine)
     console = Console()
+    check_gpus(config, engine, gpus)
+    refuse_server_data(config, "in a simulation")
     config, folder = claim_folder(config)
     pick_device(config.device)
     task, _ = check_feasible(config)
@@ -54,6 +58,27 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     if status == FAILED and files.exists:
         print(f"fedsuite: to resume it: `{files.resume_command}`", file=sys.stderr)
     return status
+
+
+def check_gpus(config: RunConfig, engine: str, gpus: float) -> None:
+    """Refuse GPUs that are not there, or that the run would not use."""
+    if not gpus:
+        return
+    if not ENGINES[engine].parallel:
+        raise UserError(
+            f"--gpus {gpus:g} has no effect on the engine {engine}, whose nodes compute one after "
+            "the other, on a GPU if there is one. Leave it out, or choose another --engine."
+        )
+    if config.device == "cpu":
+        raise UserError(
+            f"--gpus {gpus:g} has no effect with device=cpu. Leave it out, or use device=auto."
+        )
+    if gpus > (count := gpu_count()):
+        raise UserError(
+            f"invalid value '{gpus:g}' for --gpus: PyTorch sees "
+            + (f"{counted(count, 'GPU')} here. Use at most {count}." if count else "no GPU here.")
+            + " Without --gpus the run uses the CPU." * (not count)
+        )
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:

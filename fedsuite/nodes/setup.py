@@ -8,6 +8,7 @@ schema from them.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ from flwr.serverapp import Grid
 
 from fedsuite import registry
 from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_paths
+from fedsuite.core.needs import remedy
 from fedsuite.core.protocol import OWN
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, invalid
 from fedsuite.flower.compat import is_simulated
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS, Nodes
 from fedsuite.nodes.deployed import DeployedNodes
@@ -55,6 +57,7 @@ def set_up(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
     """Set up a run: by its settings in a simulation, with the nodes when deployed."""
     if not is_simulated(grid):
         return gather(config, grid, folder, checkpoint)
+    refuse_server_data(config, "in a simulation")
     task = open_task(config.task)
     return RunSetup(config, task, SimulatedNodes(_partition_sizes(task)))
 
@@ -76,6 +79,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
     log.info("waiting for at least %d nodes", config.min_train_clients)
     nodes.gather(grid, config.min_train_clients, config.round_timeout)
     if nodes.kind != OWN:
+        refuse_server_data(config, "on nodes with partitions of a shared dataset")
         config = changed(config, num_clients=nodes.num_partitions)
         task = open_task(config.task)
         nodes.agreed, nodes.rows = {"data": nodes.kind}, lambda c: len(task.split.train[c])
@@ -93,6 +97,7 @@ def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSet
     config = changed(config, partition=OWN)
     if config.model == "auto":
         config = changed(config, model=MODELS[schema.kind])
+    check_server_data(config)
     task = server_task(
         schema, config.server_data, config.data_root, config.probe_per_class, config.seed
     )
@@ -107,6 +112,23 @@ def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSet
     nodes.agreed = {"data": OWN, "schema": schema.to_json()}
     nodes.rows = lambda client: _own_rows(nodes, client, config.client_test_fraction)
     return RunSetup(config, task, nodes)
+
+
+def refuse_server_data(config: RunConfig, where: str) -> None:
+    """Refuse test data of the server where the dataset has its own."""
+    if config.server_data and not config.resume:
+        instead = "run it on deployed nodes that have data of their own (data-path)"
+        raise UserError(remedy("server-data", config.server_data, "", where, instead))
+
+
+def check_server_data(config: RunConfig) -> None:
+    """Refuse test data of the server that are not there."""
+    if config.server_data and not os.path.exists(os.path.expanduser(config.server_data)):
+        raise invalid(
+            "server-data",
+            config.server_data,
+            "there is no such file or folder on the SuperLink's machine.",
+        )
 
 
 def _own_rows(nodes: DeployedNodes, client: int, test_fraction: float) -> int:

@@ -6,6 +6,7 @@ a manifest that lists them.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite import registry
-from fedsuite.core.files import is_locked, read_document
-from fedsuite.core.settings import UserError, invalid, suggest
+from fedsuite.core.files import absolute_path, is_locked, read_document
+from fedsuite.core.settings import UserError, invalid, shown, suggest
 from fedsuite.records.provenance import META, RUN_ID
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class RunFolder:
     @classmethod
     def of(cls, config: RunConfig) -> RunFolder:
         """Return the folder that the settings of a run name."""
-        return cls(Path(config.results_dir).expanduser().absolute() / config.run_name)
+        return cls(absolute_path(config.results_dir) / config.run_name)
 
     @property
     def name(self) -> str:
@@ -138,7 +139,7 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether there is a run: one that has written its settings."""
-        return self.config_file.exists()
+        return os.path.exists(self.config_file)  # False also for a path that cannot be
 
     @property
     def writer(self) -> str:
@@ -207,7 +208,16 @@ class RunFolder:
         make_folder(self.path)
 
     def refuse_existing(self) -> None:
-        """Refuse to write over a run."""
+        """Refuse to write over a run, or where no folder can be."""
+        try:
+            os.lstat(self.config_file)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UserError(
+                f"The run's folder '{shown(self.path)}' cannot be made: {error.strerror}. Choose "
+                "another results-dir or run-name."
+            ) from None
         if self.exists:
             verb, what = ("show", " and is done") if self.state.done else ("resume", "")
             raise UserError(
@@ -277,7 +287,7 @@ def find_run(name: str, results_dir: str) -> Path:
             return folder.absolute()
     known = [folder.name for folder in run_folders(Path(results_dir))]
     raise UserError(
-        f"There is no run '{name}' in {Path(results_dir).absolute()}. "
+        f"There is no run '{shown(name)}' in {Path(results_dir).absolute()}. "
         + (suggest(name, known) if known else "That folder has no runs yet.")
     )
 

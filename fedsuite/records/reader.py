@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import parse_freeloaders
 from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line
+from fedsuite.core.text_settings import parse_freeloaders
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
 from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve

@@ -86,9 +86,12 @@ class Suite:
         return self.scale == SCALES[1]
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
-        """Return a run's checked settings; what runs share may hold other algorithms' keys."""
+        """Return a run's checked settings.
+
+        What runs share may hold other algorithms' keys, and settings that have no effect here.
+        """
         try:
-            return parse(plan.settings | dict(changes or {}), foreign="ignore")
+            return parse(plan.settings | dict(changes or {}), foreign="ignore", idle="reset")
         except UserError as error:
             raise UserError(f"{self.path}, run {describe_labels(plan.labels)}: {error}") from None
 

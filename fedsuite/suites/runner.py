@@ -17,7 +17,7 @@ from typing import IO
 
 from rich.console import Console
 
-from fedsuite.core.files import locked, read_document, replacing_folder, write_json
+from fedsuite.core.files import absolute_path, locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError, invalid, spell
 from fedsuite.core.text import clean_line
@@ -43,7 +43,7 @@ def run_suite(
     console: Console,
 ) -> int:
     """Run what is not done; return 1 if a run failed, 3 if one lacks client updates, else 0."""
-    absolute = str(Path(data_root).expanduser().absolute()) if data_root else ""
+    absolute = str(absolute_path(data_root)) if data_root else ""
     if absolute and not Path(absolute).is_dir():
         raise invalid(
             "--data-root",

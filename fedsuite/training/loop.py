@@ -71,7 +71,8 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()
     except BaseException as error:
-        status, reason = RunState.FAILED, traceback.format_exc()
+        said = isinstance(error, RunFailed | UserError)
+        status, reason = RunState.FAILED, str(error) if said else traceback.format_exc()
         if not isinstance(error, Exception):
             status = RunState.INTERRUPTED
             reason = f"interrupted; resume it with `{folder.resume_command}`"

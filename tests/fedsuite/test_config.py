@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedsuite.config import all_defaults, from_json, parse, parse_freeloaders, read_toml
+from fedsuite.config import all_defaults, from_json, parse, read_toml
 from fedsuite.core.settings import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -75,13 +75,6 @@ def test_a_mistake_is_refused_with_a_sentence(values: dict[str, Any], words: lis
         parse(values)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_freeloaders_by_count_and_by_name() -> None:
-    assert parse_freeloaders("", 5) == ()
-    assert parse_freeloaders("2", 5) == (3, 4)
-    assert parse_freeloaders("1,3", 5) == (1, 3)
-    assert parse_freeloaders("2,", 5) == (2,)
 
 
 def test_learning_rate_decays_by_round() -> None:

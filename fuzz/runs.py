@@ -1,0 +1,208 @@
+"""Do accepted settings run, and does each of them do anything?
+
+A run is made small and is a process of its own, forked from this one, with a time limit. Each way a
+run may end is a sentence: no traceback, no hang. Then it is run again without one of its settings,
+and the models must differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import random
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsuite.cli.main import main
+from fedsuite.config import RunConfig, all_defaults, parse
+from fedsuite.core.settings import UserError, spell
+from fuzz.draws import Case
+
+SECONDS = 120.0
+CRASHED = 1
+ENDINGS = (0, CRASHED, 2, 3)
+SMALL: dict[str, Any] = {"num-clients": 4, "num-rounds": 2, "model": "mlp", "local-steps": 2}
+# Where a run is, which data it has, or a device that may not be here.
+FIXED = ("dataset", "data-root", "server-data", "results-dir", "run-name", "resume", "device")
+LARGEST = {
+    "num-clients": 6,
+    "num-rounds": 2,
+    "local-epochs": 2,
+    "local-steps": 4,
+    "fedtgp.prototype-epochs": 3,
+    "fedtgp.hidden": 64,
+    "fedadw.ala-max-epochs": 3,
+    "pfedme.inner-steps": 2,
+}
+# These do not change a model: they say what is measured, kept, sent or waited for.
+MEASURING = frozenset(
+    "algo algo-settings client-threads round-timeout checkpoint-every tracking eval-every "
+    "eval-rows personal-eval target-accuracy stop-at-target min-train-clients "
+    "fedbac.score-clients fedadw.send-weights feda4.trajectory".split()
+)
+# These change a model only if a number crosses a threshold, or a draw falls so, which in a run this
+# small it may not; or they have a word for what the default means here.
+MAY_NOT_MATTER = frozenset(
+    "model fraction-train batch-size client-test-fraction freeloaders num-shards apple.fade "
+    "feda4.tau-conc feda4.tau-sim fedadw.ala-tolerance fedadw.ala-max-epochs fedadw.ala-percent "
+    "fedadw.ala-layers fedbac.alpha fedbac.floor fedbac.history fedbac.window fedbac.momentum-by "
+    "fedfomo.models fedfomo.epsilon fedfomo.decay fedtgp.margin-cap foolsgold.kappa "
+    "scaffold.control scaffold-tailored.control taco.detector taco.kappa taco.lambda "
+    "taco.replay".split()
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: its exit status, what it printed, and a hash of its models."""
+
+    status: int | None  # None: it did not end in time, or was killed
+    output: str
+    models: str = ""
+
+    @property
+    def failure(self) -> str:
+        """What is wrong with it; empty if it ended well or with a sentence."""
+        if self.status not in ENDINGS:
+            return f"no end within {SECONDS:.0f} s, or killed: {self.output[-2000:]}"
+        if "Traceback" in self.output or (self.status != 0 and "fedsuite: " not in self.output):
+            return f"exit status {self.status} without a sentence: {self.output[-4000:]}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A small run of a case; ``without`` is the setting that is left out, if any."""
+
+    case: Case
+    settings: Mapping[str, Any]
+    without: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The command line, after ``fedsuite``."""
+        given = {k: v for k, v in self.settings.items() if k not in ("algo", self.without)}
+        pairs = [f"{key}={spell(value)}" for key, value in given.items()]
+        return ["run", str(self.settings["algo"]), *pairs, "--engine", "inline", "--name", "fuzz"]
+
+
+def small_job(case: Case) -> Job | None:
+    """Return a run of a case's settings that takes a second or two; None if there is none."""
+    given = {key: value for key, value in case.values.items() if key not in FIXED}
+    given = {key: _shrunk(key, value) for key, value in given.items()}
+    small = {k: v for k, v in SMALL.items() if k not in given}
+    if "local-epochs" in given:
+        small.pop("local-steps", None)
+    try:
+        parse(small | given, idle="refuse")
+    except UserError:
+        return None
+    return Job(case, small | given)
+
+
+def effect_job(job: Job, config: RunConfig) -> Job | None:
+    """Return the same run without one of its settings, which must matter; None if none must."""
+    usual, flat = all_defaults(), config.flat()
+    keys = [
+        key
+        for key in sorted(job.case.ordinary & job.settings.keys())
+        if key not in MEASURING | MAY_NOT_MATTER and flat[key] != usual[key]
+    ]
+    if not keys:
+        return None
+    return Job(job.case, job.settings, random.Random(job.case.number).choice(keys))
+
+
+def run_all(jobs: Sequence[Job], folder: Path, workers: int) -> Iterator[tuple[Job, Ending]]:
+    """Run jobs, each in a process and a folder of its own; yield how they ended, as they do."""
+    context = multiprocessing.get_context("fork")
+    waiting = list(enumerate(jobs))
+    running: dict[Any, tuple[Job, Path, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            number, job = waiting.pop(0)
+            place = folder / f"{job.case.number}-{job.without or 'all'}-{number}"
+            place.mkdir(parents=True)
+            process = context.Process(target=_work, args=(job.words, place))
+            process.start()
+            running[process] = (job, place, time.monotonic() + SECONDS)
+        for process, (job, place, deadline) in list(running.items()):
+            if process.is_alive() and time.monotonic() < deadline:
+                continue
+            status = None if process.is_alive() else process.exitcode
+            process.kill()
+            process.join()
+            del running[process]
+            yield job, Ending(status, _read(place / "output"), _hash(place / "runs"))
+        time.sleep(0.05)
+
+
+def judge(pairs: Iterable[tuple[Job, Ending]]) -> Iterator[str]:
+    """Yield a failure for every run that ends badly, and for every setting that does nothing."""
+    whole: dict[int, Ending] = {}
+    parts: list[tuple[Job, Ending]] = []
+    for job, ending in pairs:
+        if ending.failure:
+            yield f"{command(job)}\n{ending.failure}"
+        if job.without:
+            parts.append((job, ending))
+        else:
+            whole[job.case.number] = ending
+    for job, ending in parts:
+        full = whole.get(job.case.number)
+        if full and full.models and (full.status, full.models) == (ending.status, ending.models):
+            value = spell(job.settings[job.without])
+            yield f"{command(job)}\n{job.without}={value} changes nothing beside these settings"
+
+
+def command(job: Job) -> str:
+    """Return the command that repeats a run."""
+    return shlex.join(["fedsuite", *job.words])
+
+
+def preload() -> None:
+    """Import what runs need, so that processes forked from this one need not."""
+    import fedsuite.engines.inline
+    import fedsuite.engines.start  # noqa: F401
+    from tasks.task import open_task
+
+    open_task(parse({"num-clients": 2}).task)
+
+
+def _shrunk(key: str, value: Any) -> Any:
+    largest = LARGEST.get(key)
+    return min(value, largest) if largest and isinstance(value, int) else value
+
+
+def _work(words: list[str], place: Path) -> None:
+    """Run a command in a folder, as a process of its own."""
+    os.chdir(place)
+    with open("output", "w", errors="replace") as output:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            try:
+                status = main(words)
+            except Exception:
+                traceback.print_exc()
+                status = CRASHED
+    sys.exit(status)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _hash(results: Path) -> str:
+    """Return a hash of all models that a run has saved; empty if there are none."""
+    files = sorted(results.glob("fuzz/model.safetensors")) + sorted(results.glob("fuzz/models/*"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest() if files else ""

@@ -1,0 +1,117 @@
+"""What no run can do, or what would do nothing, is refused at once with one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsuite.cli.main import main
+from fedsuite.core.settings import UserError
+from fedsuite.engines import start
+from fedsuite.records.folder import find_run
+
+LONG = "x" * 300
+CONNECTION = '[superlink.here]\naddress = "127.0.0.1:8000"\ninsecure = true\n'
+
+
+@pytest.fixture(autouse=True)
+def current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
+    (tmp_path / "flower").mkdir()
+    (tmp_path / "flower" / "config.toml").write_text(CONNECTION)
+    Path("adam.toml").write_text('optimizer = "adam"\nmomentum = 0.9\n')
+    Path("file").write_text("")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["run", "fedavg", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("fedsuite: ") and not Path("runs").exists()
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["momentum=0.9", "optimizer=adam"], "momentum=0.9 has no effect with optimizer=adam"),
+        (["-f", "adam.toml"], "momentum=0.9 has no effect with optimizer=adam"),
+        (["freeloaders=-3"], "invalid value '-3' for freeloaders"),
+        (["freeloaders=1000000000"], "at least one client must train"),
+        ([f"freeloaders={10**22}"], "at least one client must train"),
+        ([f"seed={2**63}"], "it must be at most 9223372036854775807 in size"),
+        (["local-steps=10000000"], "at most 1000000"),
+        (["lr=1e308"], "models are float32"),
+        (["server-data=file"], "has no effect in a simulation"),
+        (["--gpus", "0.5", "--engine", "inline"], "--gpus 0.5 has no effect on the engine inline"),
+        (["--gpus", "0.5", "device=cpu"], "--gpus 0.5 has no effect with device=cpu"),
+        (["--nodes", "1000000"], "use at most 1000"),
+        (["--nodes", "9" * 5000], "is too large"),
+        (["--nodes", "²"], "'²' is not a whole number of at least 1"),
+        (["--name", LONG], "it has 300 bytes, and a folder's name at most 255"),
+        (["--name", "a\nb"], "invalid value 'a\\nb' for run-name"),
+        (["--name", "-x"], "invalid value '-x' for run-name"),
+        ([f"results-dir={LONG}"], "cannot be made: File name too long"),
+        (["results-dir=" + "a/" * 3000], "cannot be made: File name too long"),
+        (["results-dir=file"], "cannot be made: Not a directory"),
+        (["nonsense" * 1000], "...' is not a setting"),
+        (["server-data=nowhere", "--superlink", "here"], "for server-data: there is no such file"),
+    ],
+)
+def test_it_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    assert expected in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "expected"),
+    [
+        (0, "0.5", "invalid value '0.5' for --gpus: PyTorch sees no GPU here."),
+        (1, "2", "invalid value '2' for --gpus: PyTorch sees 1 GPU here. Use at most 1."),
+    ],
+)
+def test_gpus_that_are_not_there_are_refused(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    there: int,
+    asked: str,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(start, "gpu_count", lambda: there)
+    assert expected in refused(capsys, "--gpus", asked)
+
+
+def test_gpus_that_are_there_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedsuite.config import parse
+
+    monkeypatch.setattr(start, "gpu_count", lambda: 1)
+    start.check_gpus(parse({}), "ray", 0.25)
+    start.check_gpus(parse({"device": "cpu"}), "inline", 0.0)
+
+
+def test_a_deployed_run_is_not_resumed_by_an_engine(
+    capsys: pytest.CaptureFixture[str], experiment: Callable[..., Path]
+) -> None:
+    folder = experiment(num_rounds=1)
+    (folder / "summary.json").unlink()
+    document = json.loads((folder / "config.json").read_text())
+    document["meta"] |= {"engine": "deployed"}
+    (folder / "config.json").write_text(json.dumps(document))
+    assert main(["resume", str(folder), "--engine", "inline"]) == 2
+    assert "ran on deployed nodes. Resume it there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [LONG, "a\0b", "~nobody/x"])
+def test_a_name_that_no_run_can_have_is_not_found(name: str) -> None:
+    with pytest.raises(UserError, match="There is no run '"):
+        find_run(name, "runs")
+
+
+def test_a_home_folder_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data-root=~nobody-of-this-name/data", "dataset=mnist"]
+    assert "~nobody-of-this-name" in refused(capsys, *words)
