@@ -6,6 +6,7 @@ record; the round continues without it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedsuite.core.messages import MAX_REASON, Result, clients_in, read_result
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
+NOT_FINITE = re.compile(r"metric '.*' is (nan|-?inf)|vector '.*' has NaN or infinite values")
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
@@ -64,6 +66,11 @@ def check_update(
         if not low <= result.metrics.get(name, low) <= high:
             return f"invalid value {result.metrics[name]} for {name}"
     return _check_count(result.metrics)
+
+
+def is_divergence(reason: str) -> bool:
+    """Return whether a client was left out since its numbers are not finite."""
+    return NOT_FINITE.fullmatch(reason) is not None
 
 
 def check_score(result: Result) -> str:

@@ -24,6 +24,7 @@ from fedsuite.config import RunConfig
 from fedsuite.core.processes import start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import counted
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -37,7 +38,6 @@ from fedsuite.flower.commands import (
 from fedsuite.flower.connections import Connection
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import FAILED, INCOMPLETE
-from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 
 POLL_SECONDS = 0.2

@@ -12,13 +12,13 @@ from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import counted
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name
 from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
-from fedsuite.terminal.format import counted
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import show
 from fedsuite.training.loop import check_feasible

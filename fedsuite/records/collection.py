@@ -11,6 +11,7 @@ from fedsuite.config import FOLLOWS_ALGO, RUNTIME_KEYS
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.metrics import FINAL_SCORES, HIGHER
+from fedsuite.records.checks import is_number
 from fedsuite.records.folder import (
     DEFAULT_RESULTS,
     REPORT_PAGE,
@@ -21,7 +22,7 @@ from fedsuite.records.folder import (
     subfolders,
 )
 from fedsuite.records.provenance import META, RUN_ID
-from fedsuite.records.reader import Run, is_number, read_run
+from fedsuite.records.reader import Run, read_run
 
 LONGEST_SETTING = 48
 DEFAULT_METRIC = FINAL_SCORES[0].name

@@ -12,8 +12,9 @@ from rich.table import Table
 from fedsuite.config import FOLLOWS_ALGO
 from fedsuite.core.settings import UserError, invalid, suggest
 from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, TO_TARGET, find_metric
+from fedsuite.records.checks import is_number
 from fedsuite.records.collection import Collection, lay_out, open_collection
-from fedsuite.records.reader import Run, is_number
+from fedsuite.records.reader import Run
 from fedsuite.report.cells import (
     NONE,
     busy_note,

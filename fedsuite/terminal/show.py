@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedsuite.core.text import counted
 from fedsuite.metrics import METRICS
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import score_curve
 from fedsuite.records.reader import Run
 from fedsuite.terminal.braille import plot_curve
-from fedsuite.terminal.format import counted, duration, size
+from fedsuite.terminal.format import duration, size
 
 MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
 

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsuite.metrics import find_metric
+from fedsuite.records.checks import is_number
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import seconds_left
-from fedsuite.records.reader import Run, RunReader, is_number
+from fedsuite.records.reader import Run, RunReader
 from fedsuite.terminal.format import duration, measured
 from fedsuite.terminal.show import score_plot, show, state_colour
 
