@@ -20,7 +20,7 @@ from fedsuite.flower.commands import COMMAND
 from fedsuite.flower.compat import is_simulated, replace_dead_workers
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.summary import missing_sentence
-from fedsuite.training.loop import run
+from fedsuite.training.loop import RunFailed, run
 
 app = ServerApp()
 log = logging.getLogger("fedsuite")
@@ -37,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         if engine == RAY:
             replace_dead_workers()
         folder = run(parse(context.run_config, foreign="default"), grid, engine)
-    except UserError as error:
+    except (UserError, RunFailed) as error:
         log.error("the run failed: %s", error)
         raise
     except Exception:

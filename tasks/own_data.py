@@ -62,6 +62,21 @@ def data_files(path: Path) -> list[Path]:
     )
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a node's rows by their files' heads; none of a folder of images."""
+    found: dict[str, None] = {}
+    for file in data_files(path):
+        if file.suffix.lower() not in READERS:
+            return []
+        try:
+            is_csv = file.suffix.lower() == ".csv"
+            head = pyarrow.csv.open_csv(file).schema if is_csv else pq.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"'{file}' cannot be read: {error}.") from None
+        found |= dict.fromkeys(head.names)
+    return list(found)
+
+
 def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
     """Return the columns and the kind of rows: the dataset's, or for ``own`` the table's."""
     if dataset != OWN:

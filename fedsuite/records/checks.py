@@ -88,7 +88,9 @@ def check_summary(document: Mapping[str, Any], file: str) -> None:
     expelled = document.get("expelled") or []
     good["expelled"] = isinstance(expelled, list) and all(map(is_whole, expelled))
     others = document.get("other_output_accuracy") or {}
-    good["other_output_accuracy"] = isinstance(others, dict) and all(map(is_number, others.values()))
+    good["other_output_accuracy"] = isinstance(others, dict) and all(
+        map(is_number, others.values())
+    )
     for name, is_good in good.items():
         if not is_good:
             raise _wrong(file, name, document.get(name))
