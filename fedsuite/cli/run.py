@@ -124,6 +124,8 @@ def _already_done(folder: Path) -> int:
     from fedsuite.records.reader import read_run
 
     run = read_run(folder)
+    if not run.done:
+        raise UserError(f"The run '{run.name}' is done, but its record is damaged: {run.note}")
     lacks = f" {run.missing}." if run.missing else ""
     show = run.files.command("show")
     print(f"The run '{run.name}' is done ({run.state}); `{show}` shows it.{lacks}")

@@ -11,7 +11,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,7 +49,8 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
             yield temporary
             os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -117,6 +118,8 @@ def read_document(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, RecursionError):
         raise UserError(f"{path} is not valid JSON; the file is damaged.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if not isinstance(document, dict):
         raise UserError(f"{path} holds no JSON object; the file is damaged.")
     return document
@@ -171,6 +174,8 @@ class LineReader:
                 content = file.read()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}.") from None
         rows = []
         for line in content.splitlines(keepends=True):
             if line.strip():

@@ -133,8 +133,8 @@ class Run:
         reader = LineReader(self.files.clients_file, is_client_row)
         try:
             rows = reader.new_lines()
-        except OSError as error:
-            self._client_damage[:] = [f"{reader.path.name} cannot be read ({error.strerror})"]
+        except UserError:
+            self._client_damage[:] = [f"{reader.path.name} cannot be read"]
             return []
         self._client_damage[:] = [reader.damage]
         return rows

@@ -55,10 +55,14 @@ class RunRecord:
         files.make()
         record = cls(files.path)
         record._acquire()
-        files.refuse_existing()  # another run of this name may have begun meanwhile
-        document = config.flat() | {RUN_ID: uuid.uuid4().hex, META: dict(provenance)}
-        write_json(files.config_file, document)
-        record._open()
+        try:
+            files.refuse_existing()  # another run of this name may have begun meanwhile
+            document = config.flat() | {RUN_ID: uuid.uuid4().hex, META: dict(provenance)}
+            write_json(files.config_file, document)
+            record._open()
+        except BaseException:
+            record.close()
+            raise
         return record
 
     @classmethod

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from fedsuite.core.settings import UserError
 from fedsuite.core.text import counted
 from fedsuite.metrics import ROUND_SCORES
 from fedsuite.records.folder import RunState
@@ -78,8 +80,9 @@ class SuiteRun:
 
     @property
     def history(self) -> Sequence[Row]:
-        """The rounds recorded so far."""
-        self._history.update()
+        """The rounds recorded so far, as far as they can be read."""
+        with suppress(UserError):
+            self._history.update()
         return self._history.rows
 
 

@@ -62,9 +62,11 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         setup = set_up(config, grid, folder.path, checkpoint)
         module = _build(setup.config, setup.task)
         record = _open_record(setup, engine, held, checkpoint)
-    except BaseException:
+    except BaseException as error:
         if held:
             held.close()
+        if problem := write_problem(error):
+            raise RunFailed(f"{problem}.") from error
         raise
     log.info("%s%s", RESULTS_ARE_IN, folder.path)
     loop: TrainingLoop | None = None
