@@ -20,7 +20,7 @@ from fedsuite.core.settings import UserError, allowed, spell
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]
-LONGEST_NAME = 255  # bytes, of a file
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes
 commands = typer.Typer()
 
 
@@ -78,8 +78,13 @@ def _refuse_suite(name: str, results_dir: str) -> None:
 
 def _refuse_no_name(name: str) -> None:
     """Refuse to wait for what can never be a run."""
-    if not name or "\0" in name or max(map(len, os.fsencode(name).split(b"/"))) > LONGEST_NAME:
-        raise UserError(f"'{name}' is no name of a run: it has 1 to {LONGEST_NAME} bytes.")
+    path = os.fsencode(name)
+    is_long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_NAME
+    if not name or "\0" in name or is_long or os.path.isfile(name):
+        raise UserError(
+            f"'{name}' can be no run: give its name, of at most {LONGEST_NAME} bytes, or its "
+            "folder."
+        )
 
 
 def _not_begun(name: str, results_dir: str) -> str:

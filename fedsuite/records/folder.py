@@ -328,7 +328,8 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def _is_readable(folder: Path) -> bool:
-    return os.access(folder, os.R_OK | os.X_OK)
+    effective = os.access in os.supports_effective_ids
+    return os.access(folder, os.R_OK | os.X_OK, effective_ids=effective)
 
 
 def _unreadable(folder: Path) -> str:
