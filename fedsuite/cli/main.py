@@ -13,7 +13,7 @@ import typer
 from fedsuite.cli import deploy, partition, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.files import write_problem
-from fedsuite.core.processes import heeding_sigterm
+from fedsuite.core.processes import interrupted_once
 from fedsuite.core.settings import UserError
 
 EXAMPLES = """\
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        with heeding_sigterm():
+        with interrupted_once(restore=argv is not None):
             status = _run(words)
         sys.stdout.flush()
         return status

@@ -30,6 +30,7 @@ KILL_SECONDS = 10.0
 POLL_SECONDS = 0.05
 START_TOLERANCE = 2.0
 PR_SET_PDEATHSIG = 1
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -97,35 +98,29 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def heeding_sigterm() -> Iterator[None]:
-    """Raise :class:`Terminated` at a SIGTERM during a block, if this is the main thread."""
+def interrupted_once(restore: bool = True) -> Iterator[None]:
+    """Raise :class:`KeyboardInterrupt` at the first Ctrl-C or SIGTERM during a block, then no more.
+
+    What has to be done before the process ends, such as to record the run, is not cut short by a
+    second one; without ``restore``, nor is what Python does when it exits. Only the main thread
+    can do so; a signal that this process ignores stays ignored.
+    """
+    numbers = [n for n in ENDING if signal.getsignal(n) != signal.SIG_IGN]
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        numbers = []
 
-    def end(number: int, frame: object) -> None:
-        raise Terminated
+    def interrupt(number: int, frame: object) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def deaf_to_signals() -> Iterator[None]:
-    """Ignore further Ctrl-C and SIGTERM during a block, if this is the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if restore or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
 
 
 class Child(subprocess.Popen[bytes]):

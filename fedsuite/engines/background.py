@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedsuite.config import RunConfig
-from fedsuite.core.processes import deaf_to_signals
 from fedsuite.core.settings import UserError
 from fedsuite.engines.contract import Follow
 from fedsuite.records.folder import RunFolder, make_folder
@@ -23,7 +22,7 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
     """Run on a background thread, so that this one can show the progress.
 
     Ctrl-C, or whatever else ends this thread, interrupts the run, which records it: a process
-    that exits while a thread is inside PyTorch may abort. A second Ctrl-C does not hurry it.
+    that exits while a thread is inside PyTorch may abort.
     """
     errors: list[BaseException] = []
     has_ended = threading.Event()  # Ctrl-C during `join` makes Python believe the thread has ended
@@ -46,9 +45,8 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
         try:
             follow(is_running)
         except BaseException:
-            with deaf_to_signals():
-                interrupt(thread)
-                has_ended.wait(STOP_SECONDS)
+            interrupt(thread)
+            has_ended.wait(STOP_SECONDS)
             raise
     if errors and isinstance(errors[0], UserError | RunFailed):
         raise errors[0]

@@ -105,9 +105,7 @@ def test_ctrl_c_ends_an_inline_run_as_interrupted_and_it_can_be_resumed(
     finally:
         processes.kill_all(process)
     assert process.returncode == 130, out
-    assert out.endswith(
-        "fedsuite: to resume it: `fedsuite resume cut`\nfedsuite: interrupted\n"
-    )
+    assert out.endswith("fedsuite: to resume it: `fedsuite resume cut`\nfedsuite: interrupted\n")
     assert run.state is RunState.INTERRUPTED
     assert run.reason == "interrupted; resume it with `fedsuite resume cut`"
     assert not run.is_being_written

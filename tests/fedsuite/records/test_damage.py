@@ -212,7 +212,9 @@ def test_rounds_and_clients_of_a_wrong_type_are_left_out(runs: Path) -> None:
     put("history.jsonl", "accuracy", "0.5")(runs / "hurt")
     put("clients.jsonl", "client", "a")(runs / "two")
     assert read_run(runs / "hurt").history == []
-    assert read_run(runs / "hurt").damage() == "lines 1, 2 of history.jsonl are damaged and left out"
+    assert (
+        read_run(runs / "hurt").damage() == "lines 1, 2 of history.jsonl are damaged and left out"
+    )
     assert read_run(runs / "two").clients() == []
     assert "of clients.jsonl are damaged and left out" in read_run(runs / "two").damage()
 

@@ -37,7 +37,9 @@ def test_an_error_of_an_open_file_gets_its_name(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left") as raised, naming(tmp_path / "a"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     said = write_problem(raised.value)
-    assert said == f"cannot write '{tmp_path / 'a'}': No space left on device. Free some space there"
+    assert (
+        said == f"cannot write '{tmp_path / 'a'}': No space left on device. Free some space there"
+    )
     assert write_problem(FileNotFoundError(errno.ENOENT, "no such file", "x")) == ""
 
 
