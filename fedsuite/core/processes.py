@@ -111,7 +111,7 @@ def interrupted_once(restore: bool = True) -> Iterator[None]:
 
     def interrupt(number: int, frame: object) -> None:
         for other in numbers:
-            signal.signal(other, signal.SIG_IGN)
+            signal.signal(other, _do_nothing)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in numbers}
@@ -119,7 +119,7 @@ def interrupted_once(restore: bool = True) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if restore or signal.getsignal(number) != signal.SIG_IGN:
+            if restore or signal.getsignal(number) is not _do_nothing:
                 signal.signal(number, handler)
 
 
@@ -241,6 +241,10 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Let a signal pass. Python complains of one that came before it was set to be ignored."""
 
 
 def _hear_ctrl_c() -> None:

@@ -120,7 +120,7 @@ def test_ctrl_c_ends_an_inline_run_as_interrupted_and_it_can_be_resumed(
     [
         ([signal.SIGINT, signal.SIGINT, signal.SIGINT], 130, "interrupted"),
         ([signal.SIGTERM], 143, "terminated"),
-        ([signal.SIGTERM, signal.SIGINT], 143, "terminated"),
+        ([signal.SIGTERM, signal.SIGTERM], 143, "terminated"),
     ],
 )
 def test_signals_in_a_row_and_sigterm_end_a_run_as_ctrl_c_does(
