@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from fedsuite.core.files import remove_unfinished, replacing
 from fedsuite.core.settings import UserError
@@ -71,7 +71,7 @@ class ClientState:
         self.folder.mkdir(parents=True, exist_ok=True)
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         with replacing(self._path(self.round), PRIVATE) as temporary:
-            save_file(contiguous, temporary, {CHECKSUM: checksum(contiguous)})
+            temporary.write_bytes(save(contiguous, {CHECKSUM: checksum(contiguous)}))
         durable = [n for n in self._rounds() if n <= self.checkpoint_round and n < self.round]
         for number in durable[:-1]:
             self._path(number).unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}
             recorded = (file.metadata() or {}).get(CHECKSUM)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, OSError) as error:
         raise _damaged(path, str(error)) from None
     if recorded is not None and recorded != checksum(arrays):
         raise _damaged(path, "its checksum is another")

@@ -27,7 +27,7 @@ from clients.state import PRIVATE, ClientState
 from fedsuite import registry
 from fedsuite.config import RunConfig, from_json, params_of
 from fedsuite.core import seeds
-from fedsuite.core.files import read_document, write_atomically
+from fedsuite.core.files import read_document, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.messages import (
     Instruction,
@@ -213,7 +213,8 @@ def _answer(message: Message, context: Context, method: str) -> Message:
                 if SAVE_MODEL in instruction.config:
                     worker.save(client, files)
         except Exception as error:
-            reason = str(error) if isinstance(error, UserError) else traceback.format_exc()
+            said = str(error) if isinstance(error, UserError) else write_problem(error)
+            reason = said or traceback.format_exc()
             if is_deployed:
                 log.error("client %d: %s", number, reason)
             result = Result(number, error=clean_reason(reason))

@@ -39,7 +39,7 @@ from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
 # Where and how a run is run: a resumed run takes them from its command, not from its record.
-RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout")
+RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout", "superlink")
 # Without a model that clients share there is none to move, nor to score on the server's rows.
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 # Keys whose default depends on the algorithm.
@@ -172,6 +172,9 @@ class RunConfig:
     )
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
     resume: bool = setting(False, "resume the interrupted run named run-name")
+    superlink: str = setting(
+        "", "recorded only: the connection that the run was submitted to, by --superlink"
+    )
     tracking: str = setting(
         "none", "also write metrics for a tracker", choices=("none", "tensorboard")
     )
@@ -223,9 +226,10 @@ class RunConfig:
         mine, usual = self.flat(), all_defaults()
         chosen = {k: mine[k] for k in deciding if mine[k] != usual[k]}
         usual |= parse({"algo": self.algo, **chosen}).flat() | {k: usual[k] for k in deciding}
-        unsaid = ("algo", "run-name", "results-dir", "resume")
+        unsaid = ("algo", "run-name", "results-dir", "resume", "superlink")
         changed = {k: v for k, v in mine.items() if usual.get(k) != v and k not in unsaid}
         words = [f"{key}={spell(value)}" for key, value in changed.items()]
+        words += ["--superlink", self.superlink] if self.superlink else []
         return shlex.join(["fedsuite", "run", self.algo, *words])
 
     def to_json(self) -> str:
@@ -273,7 +277,7 @@ def from_json(text: str) -> RunConfig:
 
 def without_paths(config: RunConfig) -> RunConfig:
     """Return the settings as nodes may know them: without the server's own folders."""
-    own = dataclasses.replace(config, results_dir="", server_data="")
+    own = dataclasses.replace(config, results_dir="", server_data="", superlink="")
     return dataclasses.replace(own, data_root="") if config.partition == OWN else own
 
 

@@ -6,6 +6,7 @@ record; the round continues without it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedsuite.core.text import clean_line
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
 MAX_NUMBER = 1e12
+NOT_FINITE = re.compile(r"metric '.*' is (nan|-?inf)|vector '.*' has NaN or infinite values")
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
@@ -66,6 +68,11 @@ def check_update(
         if not low <= result.metrics.get(name, low) <= high:
             return f"invalid value {result.metrics[name]} for {name}"
     return _check_numbers(result.metrics)
+
+
+def is_divergence(reason: str) -> bool:
+    """Return whether a client was left out since its numbers are not finite."""
+    return NOT_FINITE.fullmatch(reason) is not None
 
 
 def check_score(result: Result) -> str:

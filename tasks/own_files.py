@@ -60,6 +60,21 @@ def data_files(path: Path) -> list[Path]:
     )
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a node's rows by their files' heads; none of a folder of images."""
+    found: dict[str, None] = {}
+    for file in data_files(path):
+        if _suffix(file) not in TABLES:
+            return []
+        try:
+            is_csv = _suffix(file) == ".csv"
+            head = pyarrow.csv.open_csv(file).schema if is_csv else pq.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(file, error) from None
+        found |= dict.fromkeys(head.names)
+    return list(found)
+
+
 def files_identity(path: Path) -> list[tuple[str, int, int]]:
     """Return name, size and time of each of the files; other ones where rows have changed."""
     identities = []

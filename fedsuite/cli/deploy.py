@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -166,13 +167,15 @@ def up(
     folder: Folder = FOLDER,
 ) -> None:
     """Start a SuperLink and SuperNodes on this machine."""
-    from fedsuite.deploy.lifecycle import up
+    from fedsuite.core.text import counted
+    from fedsuite.deploy.lifecycle import run_command, up
 
     paths = [Path(path).expanduser() for path in data or []]
     count = nodes or len(paths) or NODES
     if paths and len(paths) != count:
         raise UserError(
-            f"invalid --data: {len(paths)} paths for {count} SuperNodes. Give one each, in order."
+            f"invalid --data: {counted(len(paths), 'path')} for {counted(count, 'SuperNode')}. "
+            "Give one each, in order."
         )
     for path in paths:
         if not path.exists():
@@ -180,13 +183,12 @@ def up(
                 f"invalid value '{path}' for --data: it does not exist. Give each SuperNode's "
                 "file or folder."
             )
-    federation = up(
-        Path(folder), count, print, tls=tls, auth=auth, data=paths, connection=connection
-    )
-    print(
-        f"run on it: fedsuite run fedavg --superlink {federation.connection}\n"
-        f"end it:    fedsuite deploy down{_folder_option(folder)}"
-    )
+    command, columns = run_command(connection, paths)
+    up(Path(folder), count, print, tls=tls, auth=auth, data=paths, connection=connection)
+    print(f"run on it: {command}")
+    if columns:
+        print(f"           COLUMN is what is to be learned: {', '.join(columns)}")
+    print(f"end it:    fedsuite deploy down{_folder_option(folder)}")
 
 
 @commands.command(cls=Command)
@@ -234,4 +236,4 @@ def _check(files: Any) -> int:
 
 
 def _folder_option(folder: str) -> str:
-    return "" if folder == FOLDER else f" --dir {folder}"
+    return "" if folder == FOLDER else f" --dir {shlex.quote(folder)}"

@@ -12,6 +12,8 @@ import typer
 
 from fedsuite.cli import deploy, partition, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
+from fedsuite.core.files import write_problem
+from fedsuite.core.processes import interrupted_once
 from fedsuite.core.settings import UserError
 
 EXAMPLES = """\
@@ -42,13 +44,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        return int(command().main(words, prog_name="fedsuite", standalone_mode=False) or 0)
+        with interrupted_once(restore=argv is not None):
+            status = _run(words)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run a command; print what is wrong with it, or with the disk, as a sentence."""
+    try:
+        return int(command().main([*words], prog_name="fedsuite", standalone_mode=False) or 0)
     except UserError as error:
         print(f"fedsuite: {error}", file=sys.stderr)
         return 2
     except click.ClickException as error:
         print(f"fedsuite: {usage_sentence(error)}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if not (problem := write_problem(error)):
+            raise
+        print(f"fedsuite: {problem}.", file=sys.stderr)
+        return 1
 
 
 def command() -> click.Group:

@@ -12,9 +12,11 @@ import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from fedsuite.core.processes import Terminated
 from fedsuite.core.settings import shown, suggest
 
 MAX_DIGITS, MAX_NODES = 9, 1000
+INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number
 SEVERAL = "..."  # ends the metavar of an option that takes several values
 
 
@@ -69,9 +71,12 @@ class Group(TyperGroup):
         """Run the command; an interrupt ends it with the status shells expect."""
         try:
             return super().invoke(ctx)
+        except Terminated:
+            print("fedsuite: terminated", file=sys.stderr)
+            return TERMINATED
         except KeyboardInterrupt:
             print("fedsuite: interrupted", file=sys.stderr)
-            return 130
+            return INTERRUPTED
 
 
 def repeat_options(words: Sequence[str], names: Collection[str]) -> list[str]:

@@ -12,6 +12,7 @@ from fedsuite.cli.parsing import Command
 from fedsuite.cli.run import read_settings
 from fedsuite.core.settings import UserError
 
+MAX_WIDTH = 160
 commands = typer.Typer()
 
 
@@ -34,19 +35,20 @@ def partition(
     from fedsuite.config import parse
 
     config = parse(read_settings(file or [], settings or []), idle="refuse")
-    from rich.console import Console
-
+    from fedsuite.core.text import counted
     from fedsuite.report.label_distribution import label_table, save_label_png
+    from fedsuite.terminal.console import make_console
     from tasks.task import open_task
 
     task = open_task(config.task)
     counts = task.label_counts()
-    console = Console()
+    console = make_console()
     title = (
-        f"{config.dataset}, {config.partition}, {config.num_clients} clients, seed {config.seed}"
+        f"{config.dataset}, {config.partition}, {counted(config.num_clients, 'client')}, "
+        f"seed {config.seed}"
     )
     console.print(f"[bold]{title}[/bold]  split {task.split.fingerprint}", highlight=False)
-    console.print(label_table(counts, task.dataset.class_names, console.width))
+    console.print(label_table(counts, task.dataset.class_names, min(console.width, MAX_WIDTH)))
     try:
         save_label_png(counts, task.dataset.class_names, Path(output), title)
     except OSError as error:

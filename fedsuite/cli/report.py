@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def report(
     """Make a page of a run, a suite or a folder of runs."""
     from fedsuite.report.build import make_report
 
-    if Path(output).exists() and not Path(output).is_dir():
+    if os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"-o {output} is a file. Give a folder for the report.")
     page = make_report(name, Path(output), results_dir)
     print(f"{page} (report.md, results.csv, runs.csv and figures/ are beside it)")
@@ -74,8 +75,7 @@ def compare(
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """Test whether a gain is more than noise, paired over seeds."""
-    from rich.console import Console
-
     from fedsuite.report.compare import compare
+    from fedsuite.terminal.console import make_console
 
-    compare(names, results_dir, Console(), metric, against)
+    compare(names, results_dir, make_console(), metric, against)

@@ -76,6 +76,8 @@ def run(
     connection = _connection(target)
     here = connection is None or connection.is_loopback
     values = read_settings(file or [], settings or [], here) | {"algo": algo}
+    if values.get("superlink"):
+        raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
     if name:
         values["run-name"] = name
     return _start(parse(values, idle="refuse"), target, connection)
@@ -105,7 +107,7 @@ def resume(
     if connection is None and ran_on == DEPLOYED:
         raise UserError(
             f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
-            f"`fedsuite resume {name} --superlink NAME`."
+            f"`{files.resume_command} --superlink NAME`."
         )
     if connection is None and engine is None:
         target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
@@ -123,8 +125,11 @@ def _already_done(folder: Path) -> int:
     from fedsuite.records.reader import read_run
 
     run = read_run(folder)
+    if not run.done:
+        raise UserError(f"The run '{run.name}' is done, but its record is damaged: {run.note}")
     lacks = f" {run.missing}." if run.missing else ""
-    print(f"The run '{run.name}' is done ({run.state}); `fedsuite show` shows it.{lacks}")
+    show = run.files.command("show")
+    print(f"The run '{run.name}' is done ({run.state}); `{show}` shows it.{lacks}")
     return run.exit_status
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -18,19 +20,19 @@ from fedsuite.core.settings import UserError, allowed, spell
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes
 commands = typer.Typer()
 
 
 @commands.command(cls=Command)
 def show(name: RunName, results_dir: ResultsDir = DEFAULT_RESULTS) -> None:
     """Show a run's results."""
-    from rich.console import Console
-
     from fedsuite.records.folder import find_run
     from fedsuite.records.reader import read_run
+    from fedsuite.terminal.console import make_console
     from fedsuite.terminal.show import show
 
-    show(read_run(find_run(name, results_dir)), Console())
+    show(read_run(find_run(name, results_dir)), make_console())
 
 
 @commands.command(cls=Command)
@@ -41,16 +43,56 @@ def watch(
     ] = False,
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> int:
-    """Follow a run that was started elsewhere."""
-    from rich.console import Console
+    """Follow a run that was started elsewhere; wait for one that has not begun."""
+    from fedsuite.records.folder import RunFolder, seek_run
+    from fedsuite.records.reader import FAILED
+    from fedsuite.terminal.console import make_console
+    from fedsuite.terminal.watch import await_run, watch
 
-    from fedsuite.records.folder import SuiteFolder, find_run
-    from fedsuite.terminal.watch import watch
+    def seek() -> Path | None:
+        _refuse_suite(name, results_dir)
+        return seek_run(name, results_dir)
+
+    _refuse_no_name(name)
+    if once and seek() is None:
+        print(f"fedsuite: {_not_begun(name, results_dir)}", file=sys.stderr)
+        return FAILED
+    console = make_console()
+    try:
+        waiting = f"{_not_begun(name, results_dir)} Waiting for it; Ctrl-C ends the wait."
+        folder = await_run(seek, waiting, console)
+        return watch(folder, console, once)
+    except KeyboardInterrupt:
+        again = RunFolder(seek() or Path(results_dir).absolute() / name).command("watch")
+        print(f"fedsuite: the run is not affected; to watch it: `{again}`", file=sys.stderr)
+        raise
+
+
+def _refuse_suite(name: str, results_dir: str) -> None:
+    from fedsuite.records.folder import SuiteFolder
 
     for folder in (Path(name), Path(results_dir) / name):
         if SuiteFolder(folder).exists:
             raise UserError(f"{folder} is a suite. Watch one of its runs: {folder}/RUN.")
-    return watch(find_run(name, results_dir), Console(), once)
+
+
+def _refuse_no_name(name: str) -> None:
+    """Refuse to wait for what can never be a run."""
+    path = os.fsencode(name)
+    is_long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_NAME
+    if not name or "\0" in name or is_long or os.path.isfile(name):
+        raise UserError(
+            f"'{name}' can be no run: give its name, of at most {LONGEST_NAME} bytes, or its "
+            "folder."
+        )
+
+
+def _not_begun(name: str, results_dir: str) -> str:
+    from fedsuite.records.folder import similar_run
+
+    near = similar_run(name, results_dir)
+    hint = f" Did you mean '{near}'?" if near else ""
+    return f"The run '{name}' has not begun in {Path(results_dir).absolute()}.{hint}"
 
 
 @commands.command("list", cls=Command)
@@ -59,18 +101,23 @@ def list_choices(
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """List algorithms, datasets, models, partitions or runs."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+    from fedsuite.terminal.console import make_console
 
     choices = _choices(what, results_dir)
     if not choices:
         print(f"There are no {what} in {Path(results_dir).absolute()}.")
         return
+    console = make_console()
+    longest = max(len(name) for name, _ in choices)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
+    table.add_column(min_width=min(longest, console.width), overflow="fold")
+    table.add_column(overflow="fold")
     for name, summary in choices:
-        table.add_row(f"[bold]{name}[/bold]", summary)
-    Console().print(table, highlight=False)
+        table.add_row(Text(name, "bold"), Text(summary))
+    console.print(table, highlight=False)
 
 
 @commands.command("keys", cls=Command, hidden=True)
@@ -123,9 +170,10 @@ def _nothing_found(word: str, keys: Iterable[str]) -> str:
 
 
 def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from fedsuite.terminal.console import make_console
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("key", "default", "allowed", "meaning"):
@@ -135,7 +183,7 @@ def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
         meaning = field.metadata["help"] + (f"; {other} is the same setting" if other else "")
         cells = (key, spell(field.default), allowed(field), meaning)
         table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table, highlight=False)
+    make_console().print(table, highlight=False)
 
 
 def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
@@ -159,8 +207,6 @@ def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
 
 
 def _runs(results_dir: str) -> list[tuple[str, str]]:
-    from rich.markup import escape
-
     from fedsuite.records.reader import list_runs
 
-    return [(escape(run.name), escape(run.description)) for run in list_runs(Path(results_dir))]
+    return [(run.name, run.description) for run in list_runs(Path(results_dir))]

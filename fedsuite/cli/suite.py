@@ -66,10 +66,9 @@ def suite(
     ] = DEFAULT_IN_SUITES,
 ) -> int:
     """Run all experiments of a table or figure."""
-    from rich.console import Console
-
     from fedsuite.suites.definition import read_suite
     from fedsuite.suites.runner import run_suite
+    from fedsuite.terminal.console import make_console
 
     return run_suite(
         read_suite(Path(file), scale),
@@ -78,5 +77,5 @@ def suite(
         results=absolute_path(results_dir),
         engine=engine,
         data_root=data_root,
-        console=Console(),
+        console=make_console(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,14 +10,21 @@ import shutil
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from fedsuite.core.settings import UserError
 
 LOCK_POLL_SECONDS = 0.2
+CANNOT_WRITE = "cannot write "
+FREE_SPACE = "Free some space there"
+ADVICE = {
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
+    errno.EROFS: "Make that disk writable",
+}
 
 
 def absolute_path(text: str) -> Path:
@@ -40,12 +48,34 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary file that replaces ``path`` when the block ends without an error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        if mode is not None:
-            os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, mode))
-        yield temporary
-        os.replace(temporary, path)
+        with naming(path, temporary):
+            if mode is not None:
+                os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, mode))
+            yield temporary
+            os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """Name the file in an ``OSError`` that names none, as of a write to an open file."""
+    try:
+        yield
+    except OSError as error:
+        unnamed = error.filename in (None, str(instead_of), instead_of)
+        if unnamed and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def write_problem(error: BaseException) -> str:
+    """Say which file a full or read-only disk does not take, and what to do; else ""."""
+    if not isinstance(error, OSError) or error.errno not in ADVICE:
+        return ""
+    what = f"'{error.filename}'" if error.filename else "a file"
+    return f"{CANNOT_WRITE}{what}: {error.strerror}. {ADVICE[error.errno]}"
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -120,13 +150,18 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a JSON file; empty if it is not there."""
-    if not path.exists():
-        return {}
+    """Read a JSON file that holds an object; empty if it is not there."""
     try:
-        return dict(json.loads(path.read_text()))
-    except ValueError:
+        document = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (ValueError, RecursionError):
         raise UserError(f"{path} is not valid JSON; the file is damaged.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path} holds no JSON object; the file is damaged.")
+    return document
 
 
 def read_toml(path: Path, what: str = "file") -> dict[str, Any]:
@@ -149,12 +184,15 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 class LineReader:
     """Reads the lines that are appended to a file, each once.
 
-    ``damaged`` are the numbers, from 1, of complete lines that are no JSON object; these are left
-    out.
+    ``damaged`` are the numbers, from 1, of complete lines that are no JSON object, or not one that
+    ``is_valid``; these are left out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, is_valid: Callable[[Mapping[str, Any]], bool] = lambda row: True
+    ) -> None:
         self.path = path
+        self.is_valid = is_valid
         self.damaged: list[int] = []
         self._offset = self._lines = 0
 
@@ -175,11 +213,13 @@ class LineReader:
                 content = file.read()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}.") from None
         rows = []
         for line in content.splitlines(keepends=True):
             if line.strip():
                 row = _json_object(line)
-                if row is not None:
+                if row is not None and self.is_valid(row):
                     rows.append(row)
                 elif line.endswith(b"\n"):
                     self.damaged.append(self._lines + 1)
@@ -246,7 +286,7 @@ def _is_alive(pid: int) -> bool:
 def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
 

@@ -12,10 +12,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,6 +30,7 @@ KILL_SECONDS = 10.0
 POLL_SECONDS = 0.05
 START_TOLERANCE = 2.0
 PR_SET_PDEATHSIG = 1
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,36 @@ class Process:
         for member in members:  # grows while it is read
             members += [p for p in unmarked if _parent_of(p) == member.pid]
         return [member for member in members if member.pid != os.getpid()]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def interrupted_once(restore: bool = True) -> Iterator[None]:
+    """Raise :class:`KeyboardInterrupt` at the first Ctrl-C or SIGTERM during a block, then no more.
+
+    What has to be done before the process ends, such as to record the run, is not cut short by a
+    second one; without ``restore``, nor is what Python does when it exits. Only the main thread
+    can do so; a signal that this process ignores stays ignored.
+    """
+    numbers = [n for n in ENDING if signal.getsignal(n) != signal.SIG_IGN]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+
+    def interrupt(number: int, frame: object) -> None:
+        for other in numbers:
+            signal.signal(other, _do_nothing)
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if restore or signal.getsignal(number) is not _do_nothing:
+                signal.signal(number, handler)
 
 
 class Child(subprocess.Popen[bytes]):
@@ -209,6 +241,10 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Let a signal pass. Python complains of one that came before it was set to be ignored."""
 
 
 def _hear_ctrl_c() -> None:

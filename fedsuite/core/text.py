@@ -1,4 +1,4 @@
-"""Text that others wrote, made safe to quote, to log and to show in a terminal.
+"""Text for people: numbers of things in words, and what others wrote made safe to show.
 
 A node may send what moves a cursor, forges a line of the log, reverses the direction of writing, or
 cannot be encoded. Whatever of its text is used passes through here.
@@ -8,6 +8,11 @@ from __future__ import annotations
 
 REPLACEMENT = "\ufffd"
 MAX_LINE = 1000
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number of things, e.g. ``1 round`` and ``2 rounds``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def clean_line(text: str, limit: int = MAX_LINE) -> str:

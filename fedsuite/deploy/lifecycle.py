@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from fedsuite.core.processes import Process, stop
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import counted
 from fedsuite.deploy.certificates import expires, make_certificates
 from fedsuite.deploy.federation import (
     SUPERLINK,
@@ -30,6 +32,7 @@ from fedsuite.flower.connections import (
     remove_connection,
     write_connection,
 )
+from tasks.own_files import column_names
 
 Report = Callable[[str], None]
 
@@ -76,16 +79,35 @@ def up(
         if auth:
             for node in federation.nodes:
                 register(public_half(federation.key(node.number)), connection, federation.home)
-            report(f"{nodes} keys are registered; SuperNodes without one are rejected")
+            are = "is" if nodes == 1 else "are"
+            report(f"{counted(nodes, 'key')} {are} registered; SuperNodes without one are rejected")
         processes = [start_supernode(federation, node) for node in federation.nodes]
         await_nodes(federation, nodes, [link, *processes])
-        report(f"{nodes} SuperNodes are online")
+        report(f"{counted(nodes, 'SuperNode')} {'is' if nodes == 1 else 'are'} online")
         written = write_connection(federation.link)
         report(f"the connection '{connection}' is in {written}")
     except BaseException:
         down(folder, report)
         raise
     return federation
+
+
+def run_command(connection: str, data: Sequence[Path]) -> tuple[str, list[str]]:
+    """Return a command that runs on a federation, and the columns that COLUMN in it may be.
+
+    Nodes with data of their own learn ``label``, or what ``label-column`` says; the folders of
+    images name their classes themselves.
+    """
+    words, choices = ["fedsuite", "run", "fedavg"], []
+    if data:
+        words.append("dataset=own")
+        columns = [column_names(path) for path in data]
+        choices = [name for name in columns[0] if all(name in others for others in columns)]
+        if "label" in choices or not any(columns):
+            choices = []
+        else:
+            words.append("label-column=COLUMN")
+    return shlex.join([*words, "--superlink", connection]), choices
 
 
 def down(folder: Path, report: Report) -> list[Process]:
@@ -135,7 +157,8 @@ def _refuse_running(folder: Path) -> None:
     if running:
         raise UserError(
             f"A federation is already running in {folder} ({', '.join(running)}). End it with "
-            f"`fedsuite deploy down --dir {folder}`, or choose another --dir."
+            f"`{shlex.join(['fedsuite', 'deploy', 'down', '--dir', str(folder)])}`, or choose "
+            "another --dir."
         )
 
 

@@ -6,13 +6,14 @@ import ctypes
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedsuite.config import RunConfig
 from fedsuite.core.settings import UserError
 from fedsuite.engines.contract import Follow
 from fedsuite.records.folder import RunFolder, make_folder
+from fedsuite.training.loop import RunFailed
 
 STOP_SECONDS = 15.0
 
@@ -20,8 +21,8 @@ STOP_SECONDS = 15.0
 def run_in_background(config: RunConfig, run: Callable[[], object], follow: Follow) -> None:
     """Run on a background thread, so that this one can show the progress.
 
-    Ctrl-C interrupts the run, which records it: a process that exits while a thread is inside
-    PyTorch may abort.
+    Ctrl-C, or whatever else ends this thread, interrupts the run, which records it: a process
+    that exits while a thread is inside PyTorch may abort.
     """
     errors: list[BaseException] = []
     has_ended = threading.Event()  # Ctrl-C during `join` makes Python believe the thread has ended
@@ -43,11 +44,11 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
         thread.start()
         try:
             follow(is_running)
-        except KeyboardInterrupt:
+        except BaseException:
             interrupt(thread)
             has_ended.wait(STOP_SECONDS)
             raise
-    if errors and isinstance(errors[0], UserError):
+    if errors and isinstance(errors[0], UserError | RunFailed):
         raise errors[0]
 
 
@@ -58,13 +59,25 @@ def interrupt(thread: threading.Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(identifier, ctypes.py_object(KeyboardInterrupt))
 
 
+class LogFile(logging.FileHandler):
+    """A log that is incomplete where it cannot be written, as on a full disk."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Print nothing: the terminal shows the run, which reports what goes wrong itself."""
+
+    def close(self) -> None:
+        """Close the file, also if its last lines cannot be written."""
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Write the run's log lines to a file instead of the terminal."""
     make_folder(path.parent)
     logger = logging.getLogger("fedsuite")
     before = logger.level, logger.propagate
-    handler = logging.FileHandler(path)
+    handler = LogFile(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -26,4 +26,5 @@ IsRunning = Callable[[float], bool]
 Follow = Callable[[IsRunning], None]
 """Show the run's progress until it has ended."""
 Execute = Callable[[RunConfig, EngineOptions, Follow], None]
-"""Execute a run; what goes wrong is in the run's record, or raised as a ``UserError``."""
+"""Execute a run; what goes wrong is in the run's record, or raised as a ``UserError`` or
+``RunFailed``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,10 @@ from pathlib import Path
 from rich.console import Console
 
 from fedsuite.config import RunConfig
-from fedsuite.core.processes import start, stop
+from fedsuite.core.processes import Terminated, start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.settings import UserError
-from fedsuite.core.text import clean_line, clean_lines
+from fedsuite.core.text import clean_line, clean_lines, counted
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
     CommandFailed,
@@ -37,9 +38,9 @@ from fedsuite.flower.commands import (
 )
 from fedsuite.flower.connections import Connection
 from fedsuite.nodes.setup import check_server_data
-from fedsuite.records.folder import RunFolder, default_name
+from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, default_name
 from fedsuite.records.reader import FAILED, INCOMPLETE
-from fedsuite.terminal.format import counted
+from fedsuite.terminal.console import make_console
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import MAX_SHOWN
 
@@ -93,8 +94,8 @@ class Stream:
 
 def submit_run(config: RunConfig, connection: Connection) -> int:
     """Run an experiment on the nodes of a SuperLink; return the command's status."""
-    console = Console()
-    config = _settle(config, connection)
+    console = make_console()
+    config = dataclasses.replace(_settle(config, connection), superlink=connection.name)
     if not config.resume:
         console.print(
             f"[bold]{config.algo}[/bold] on {config.dataset}: "
@@ -123,6 +124,9 @@ class Follower:
             self._submit(settings)
             self._say(f"run {self.run_id} on '{self.connection.name}'")
             status, details = self._follow()
+        except Terminated:
+            self._say(f"the run {self.run_id} goes on; `{self._log_command}` follows it")
+            raise
         except KeyboardInterrupt:
             return self._interrupted()
         if not self._is_visible:
@@ -130,7 +134,7 @@ class Follower:
         self._keep_log()
         code = conclude(Path(self.folder), self.console)
         if code == FAILED:
-            self._say(f"to resume it: {self._resume_command}")
+            self._say(f"to resume it: `{self._resume_command}`")
         return code
 
     def _submit(self, settings: Path) -> None:
@@ -164,7 +168,7 @@ class Follower:
                 if time.monotonic() - lost_at > STATUS_SECONDS:
                     raise UserError(
                         "The SuperLink can no longer be reached; the run may still be running. "
-                        f"`flwr log {self.run_id} {self.connection.name}` follows it. {error}"
+                        f"`{self._log_command}` follows it. {error}"
                     ) from None
                 time.sleep(1)
 
@@ -203,30 +207,39 @@ class Follower:
             return INTERRUPTED
         try:
             stop_run(self.run_id, self.connection.name)
-            self._say(f"stopped run {self.run_id}; to resume it: {self._resume_command}")
+            self._say(f"stopped run {self.run_id}; to resume it: `{self._resume_command}`")
         except CommandFailed as error:
             self._say(f"the run {self.run_id} could not be stopped. {error}")
         return INTERRUPTED
 
     @property
     def _resume_command(self) -> str:
-        run = Path(self.folder if self._is_visible else self.config.run_name)
-        return f"`{RunFolder(run).resume_command} --superlink {self.connection.name}`"
+        there = ["--superlink", self.connection.name]
+        if self._is_visible:
+            return f"{RunFolder(Path(self.folder)).resume_command} {shlex.join(there)}"
+        results = self.config.results_dir
+        words = [] if results == DEFAULT_RESULTS else ["--results-dir", results]
+        return shlex.join(["fedsuite", "resume", self.config.run_name, *words, *there])
+
+    @property
+    def _log_command(self) -> str:
+        return shlex.join(["flwr", "log", self.run_id, self.connection.name])
 
     def _conclude_elsewhere(self, status: str, details: str) -> int:
         """Print what is known of a run whose folder is on another machine."""
         if status == COMPLETED:
+            source = f"{self.connection.host}:{self.folder}"
             self._say(
                 f"results are in {self.folder} on the SuperLink's machine; to fetch and show them:"
-                f"\n  mkdir -p runs && scp -r {self.connection.host}:{self.folder} runs/"
-                f"\n  fedsuite show {self.config.run_name}"
+                f"\n  mkdir -p runs && {shlex.join(['scp', '-r', source, 'runs/'])}"
+                f"\n  {shlex.join(['fedsuite', 'show', self.config.run_name])}"
             )
             lacks = any(line.startswith(INCOMPLETE_RUN) for line in self.own_lines)
             return INCOMPLETE if lacks else 0
         why = "" if details == "N/A" else f": {clean_line(details)}"
         print(
             f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
-            f"`flwr log {self.run_id} {self.connection.name}` shows its whole log.",
+            f"`{self._log_command}` shows its whole log.",
             file=sys.stderr,
         )
         return FAILED

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,10 +14,11 @@ from rich.console import Console
 
 from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
+from fedsuite.core.files import write_problem
 from fedsuite.core.flat_model import gpu_count
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
-from fedsuite.core.text import clean_lines
+from fedsuite.core.text import clean_lines, counted
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import ENGINES, load_engine
 from fedsuite.flower.commands import log_tail
@@ -21,13 +26,14 @@ from fedsuite.nodes.setup import refuse_server_data
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name
 from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
-from fedsuite.terminal.format import counted
+from fedsuite.terminal.console import make_console
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import MAX_SHOWN, show
-from fedsuite.training.loop import check_feasible
+from fedsuite.training.loop import RunFailed, check_feasible
 from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 
 TAIL = 40
+FULL_DISK = 64 * 1024  # bytes
 
 
 def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
@@ -36,7 +42,7 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     With ``nodes`` = 0 the run has the engine's default number of nodes.
     """
     execute = load_engine(engine)
-    console = Console()
+    console = make_console()
     check_gpus(config, engine, gpus)
     refuse_server_data(config, "in a simulation")
     config, folder = claim_folder(config)
@@ -49,14 +55,20 @@ def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
     def show_progress(is_running: IsRunning) -> None:
         follow(folder, config.num_rounds, is_running, console)
 
-    execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
-    files = RunFolder(folder)
+    files, problem = RunFolder(folder), ""
+    try:
+        execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
+    except RunFailed as error:
+        problem = str(error)
+    except KeyboardInterrupt:
+        say_how_to_resume(files)
+        raise
     mine = Process.is_current(files.writer)
     if config.resume and not mine and files.state.done:
         raise RunIsDone(files)
-    status = conclude(folder, console, mine)
-    if status == FAILED and files.exists:
-        print(f"fedsuite: to resume it: `{files.resume_command}`", file=sys.stderr)
+    status = conclude(folder, console, mine, problem)
+    if status == FAILED:
+        say_how_to_resume(files)
     return status
 
 
@@ -79,6 +91,13 @@ def check_gpus(config: RunConfig, engine: str, gpus: float) -> None:
             + (f"{counted(count, 'GPU')} here. Use at most {count}." if count else "no GPU here.")
             + " Without --gpus the run uses the CPU." * (not count)
         )
+
+
+def say_how_to_resume(files: RunFolder, *options: str) -> None:
+    """Print the command that resumes a run which has ended early, if it has begun."""
+    if files.exists and not files.state.done:
+        command = " ".join([files.resume_command, *map(shlex.quote, options)])
+        print(f"fedsuite: to resume it: `{command}`", file=sys.stderr)
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
@@ -110,11 +129,12 @@ def announce(config: RunConfig, console: Console) -> None:
     )
 
 
-def conclude(folder: Path, console: Console, mine: bool = True) -> int:
+def conclude(folder: Path, console: Console, mine: bool = True, problem: str = "") -> int:
     """Show a run that has ended, or why it failed; return the command's status.
 
     ``mine`` is whether this command's run has written the folder, rather than an earlier one or
-    one that was started under the same name at the same time.
+    one that was started under the same name at the same time; ``problem`` is why the run failed,
+    as far as this command knows.
     """
     files = RunFolder(folder)
     if not mine and (files.state.done or files.is_being_written):
@@ -122,7 +142,7 @@ def conclude(folder: Path, console: Console, mine: bool = True) -> int:
             f"The run '{files.name}' was started by another command at the same time, and its "
             f"results are that command's (`{files.command('show')}`). Choose another name."
         )
-    problem = failure(folder, mine)
+    problem = failure(folder, mine, problem)
     if problem:
         said = clean_lines(problem, MAX_SHOWN)
         print(f"{said}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
@@ -132,10 +152,14 @@ def conclude(folder: Path, console: Console, mine: bool = True) -> int:
     return run.exit_status
 
 
-def failure(folder: Path, mine: bool = True) -> str:
+def failure(folder: Path, mine: bool = True, problem: str = "") -> str:
     """Return why a run failed, by its record or else the end of its log; "" if it did not."""
     files = RunFolder(folder)
     if files.state.done:
         return ""
-    tail = f"The run ended before it was done. {log_tail(files.log_file, TAIL)}"
-    return (files.reason if mine else "") or tail
+    if said := (files.reason if mine else "") or problem:
+        return said
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+    if shutil.disk_usage(folder).free < FULL_DISK:
+        return f"{write_problem(full)}, then resume the run."
+    return f"The run ended before it was done. {log_tail(files.log_file, TAIL)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 from fedsuite.config import FOLLOWS_ALGO, RUNTIME_KEYS
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError, kebab
+from fedsuite.core.text import counted
 from fedsuite.metrics import FINAL_SCORES, HIGHER
+from fedsuite.records.checks import is_number
 from fedsuite.records.folder import (
     DEFAULT_RESULTS,
     REPORT_PAGE,
@@ -21,7 +24,7 @@ from fedsuite.records.folder import (
     subfolders,
 )
 from fedsuite.records.provenance import META, RUN_ID
-from fedsuite.records.reader import Run, is_number, read_run
+from fedsuite.records.reader import Run, read_run
 
 LONGEST_SETTING = 48
 DEFAULT_METRIC = FINAL_SCORES[0].name
@@ -141,7 +144,7 @@ def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
 def open_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Collection:
     """Open a run, a suite or a folder of runs, by its path or its name in the results folder."""
     for folder in (Path(name), Path(results_dir) / name):
-        if folder.is_dir():
+        if os.path.isdir(folder):
             break
     else:
         raise UserError(
@@ -232,50 +235,88 @@ def own_settings(run: Run) -> dict[str, Any]:
 
 def _open_suite(folder: SuiteFolder) -> Collection:
     """Read a suite by its manifest."""
+    document = read_document(folder.manifest_file)
     try:
-        document = read_document(folder.manifest_file)
-        entries = {str(entry["name"]): entry["labels"] for entry in document["runs"]}
-        runs = [
-            replace(read_run(folder.path / name), labels=labels) for name, labels in entries.items()
-        ]
-        metric = document.get("metric", DEFAULT_METRIC)
-        numbers = (*document.get("paper", ()), *document.get("paper_also", ()))
-        others = [run for run in run_folders(folder.path) if run.name not in entries]
-        remark = f"{len(others)} more runs in this folder are not in the suite's manifest."
-        return Collection(
-            name=document["name"],
-            title=document.get("title", document["name"]),
-            runs=runs,
-            scale=document.get("scale", ""),
-            metric=metric,
-            better=document.get("better", HIGHER),
-            also={a["metric"]: a["better"] for a in document.get("also", ())},
-            rows=document["rows"],
-            columns=tuple(document["columns"]),
-            command=document.get("command", ""),
-            note=document.get("note", ""),
-            paper=[_paper_number(number, metric) for number in numbers],
-            remarks=[remark] if others else [],
-            planned=int(document.get("planned", len(runs))),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            f"{folder.manifest_file} is not a suite's manifest: {error!r} is missing or has the "
-            "wrong type. Run the suite again to rewrite it."
-        ) from None
+        return _read_manifest(document, folder)
+    except KeyError as error:
+        why = f"it lacks {error}"
+    except (TypeError, ValueError) as error:
+        why = str(error)
+    raise UserError(
+        f"{folder.manifest_file} is not a suite's manifest: {why}. Run the suite again to rewrite "
+        "it."
+    )
+
+
+def _read_manifest(document: Mapping[str, Any], folder: SuiteFolder) -> Collection:
+    entries = {
+        _text(entry, "name"): _labels(entry) for entry in _objects(document, "runs", needed=True)
+    }
+    metric = _text(document, "metric", DEFAULT_METRIC)
+    numbers = (*_objects(document, "paper"), *_objects(document, "paper_also"))
+    others = [run for run in run_folders(folder.path) if run.name not in entries]
+    are = "is" if len(others) == 1 else "are"
+    remark = f"{counted(len(others), 'more run')} in this folder {are} not in the suite's manifest."
+    columns = document["columns"]
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise TypeError("'columns' is no list of labels")
+    return Collection(
+        name=_text(document, "name"),
+        title=_text(document, "title", document["name"]),
+        runs=[replace(read_run(folder.path / n), labels=labels) for n, labels in entries.items()],
+        scale=_text(document, "scale", ""),
+        metric=metric,
+        better=_text(document, "better", HIGHER),
+        also={_text(a, "metric"): _text(a, "better") for a in _objects(document, "also")},
+        rows=_text(document, "rows"),
+        columns=tuple(columns),
+        command=_text(document, "command", ""),
+        note=_text(document, "note", ""),
+        paper=[_paper_number(number, metric) for number in numbers],
+        remarks=[remark] if others else [],
+        planned=int(document.get("planned", len(entries))),
+    )
 
 
 def _paper_number(document: Mapping[str, Any], metric: str) -> PaperNumber:
+    std, target = document.get("std"), document.get("target")
     return PaperNumber(
-        source=document.get("source", ""),
-        metric=document.get("metric", metric),
-        labels=document["labels"],
+        source=_text(document, "source", ""),
+        metric=_text(document, "metric", metric),
+        labels=_labels(document),
         value=float(document["value"]),
-        std=document.get("std"),
-        target=document.get("target"),
+        std=None if std is None else float(std),
+        target=None if target is None else float(target),
     )
+
+
+def _text(document: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    found = document[key] if default is None else document.get(key, default)
+    if not isinstance(found, str):
+        raise TypeError(f"'{key}' is no text")
+    return found
+
+
+def _labels(document: Mapping[str, Any]) -> dict[str, Any]:
+    labels = document["labels"]
+    if not isinstance(labels, dict) or not all(map(_is_scalar, labels.values())):
+        raise TypeError("'labels' is no object of texts and numbers")
+    return labels
+
+
+def _objects(
+    document: Mapping[str, Any], key: str, needed: bool = False
+) -> list[Mapping[str, Any]]:
+    found = document[key] if needed else document.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise TypeError(f"'{key}' is no list of objects")
+    return found
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
 
 
 def _is_report(folder: Path) -> bool:
     files = (REPORT_PAGE, REPORT_RUNS)
-    return not RunFolder(folder).exists and all((folder / name).exists() for name in files)
+    return not RunFolder(folder).exists and all(os.path.exists(folder / name) for name in files)

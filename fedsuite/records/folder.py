@@ -6,7 +6,9 @@ a manifest that lists them.
 
 from __future__ import annotations
 
+import difflib
 import os
+import shlex
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +47,9 @@ class RunState(StrEnum):
     def done(self) -> bool:
         """Whether the run has ended without failing."""
         return self in (RunState.FINISHED, RunState.TARGET_REACHED)
+
+
+ENDINGS = (RunState.FINISHED, RunState.TARGET_REACHED, RunState.FAILED, RunState.INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether there is a run: one that has written its settings."""
-        return os.path.exists(self.config_file)  # False also for a path that cannot be
+        return os.path.exists(self.config_file)  # False also for what can be no path
 
     @property
     def writer(self) -> str:
@@ -166,7 +171,7 @@ class RunFolder:
         """Return the run's state, given the content of its summary."""
         status = summary.get("status")
         if status:
-            if status not in set(RunState):
+            if status not in ENDINGS:
                 raise ValueError(f"{self.summary_file.name} has an unknown status: {status!r}")
             resumed = not RunState(status).done and self.is_being_written
             return RunState.RUNNING if resumed else RunState(status)
@@ -190,18 +195,25 @@ class RunFolder:
     def command(self, verb: str) -> str:
         """Return a command about the run, as typed in the current directory."""
         usual = self.path.parent == Path(DEFAULT_RESULTS).absolute()
-        return f"fedsuite {verb} {self.name if usual else self.path}"
+        is_name = usual and not self.name.startswith("-")
+        return shlex.join(["fedsuite", verb, self.name if is_name else str(self.path)])
 
     def read_provenance(self) -> dict[str, Any]:
         """Return command, engine, versions, machine and split, as recorded."""
-        return dict(read_document(self.config_file).get(META, {}))
+        recorded = read_document(self.config_file).get(META, {})
+        if not isinstance(recorded, dict):
+            raise UserError(f"{self.config_file} is damaged: {META} is no JSON object.")
+        return recorded
 
     def read_config(self) -> RunConfig:
         """Return the recorded settings."""
         from fedsuite.config import parse  # imports the algorithm, which most readers do not need
 
         document = read_document(self.config_file)
-        return parse({key: v for key, v in document.items() if key not in (RUN_ID, META)})
+        try:
+            return parse({key: v for key, v in document.items() if key not in (RUN_ID, META)})
+        except UserError as error:
+            raise UserError(f"{self.config_file} cannot be used. {error}") from None
 
     def make(self) -> None:
         """Make the folder."""
@@ -255,7 +267,7 @@ class SuiteFolder:
     @property
     def exists(self) -> bool:
         """Whether the folder is a suite's."""
-        return self.manifest_file.exists()
+        return os.path.exists(self.manifest_file)
 
     def others(self) -> list[SuiteFolder]:
         """Return the suites beside this one."""
@@ -282,9 +294,9 @@ def default_name(config: RunConfig) -> str:
 
 def find_run(name: str, results_dir: str) -> Path:
     """Return a run's folder by its path, or by its name inside the results folder."""
-    for folder in (Path(results_dir) / name, Path(name)):
-        if RunFolder(folder).exists:
-            return folder.absolute()
+    found = seek_run(name, results_dir)
+    if found is not None:
+        return found
     known = [folder.name for folder in run_folders(Path(results_dir))]
     raise UserError(
         f"There is no run '{shown(name)}' in {Path(results_dir).absolute()}. "
@@ -292,13 +304,45 @@ def find_run(name: str, results_dir: str) -> Path:
     )
 
 
+def seek_run(name: str, results_dir: str) -> Path | None:
+    """Return a run's folder as :func:`find_run` does; None if there is no such run."""
+    for folder in (Path(results_dir) / name, Path(name)):
+        if RunFolder(folder).exists:
+            return folder.absolute()
+        if name and os.path.isdir(folder) and not _is_readable(folder):
+            raise UserError(_unreadable(folder))
+    return None
+
+
+def similar_run(name: str, results_dir: str) -> str:
+    """Return the name of the run that is nearest to a name, "" if none is near."""
+    known = [folder.name for folder in run_folders(Path(results_dir))]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
+
+
 def run_folders(results: Path) -> list[RunFolder]:
-    """Return the runs in a folder, by name."""
-    return [folder for folder in map(RunFolder, subfolders(results)) if folder.exists]
+    """Return the runs in a folder, by name; also folders of which nobody here can tell."""
+    folders = map(RunFolder, subfolders(results))
+    return [folder for folder in folders if folder.exists or not _is_readable(folder.path)]
 
 
 def subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder that are not hidden, by name; none if it is not there."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return []
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    try:
+        return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    except PermissionError:
+        raise UserError(_unreadable(folder)) from None
+
+
+def _is_readable(folder: Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(folder, os.R_OK | os.X_OK, effective_ids=effective)
+
+
+def _unreadable(folder: Path) -> str:
+    return (
+        f"{folder.absolute()} cannot be read: it belongs to another user. Ask for permission to "
+        "read it, or copy it as that user."
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsuite.core.files import LineReader
 from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
+from fedsuite.records.checks import is_number, is_round
 
 RECENT_ROUNDS = 9
 CLIENTS, FAILED_REPLIES, WALL = (METRICS[name] for name in ("clients", "failed", "wall_seconds"))
@@ -22,7 +23,7 @@ class LiveHistory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[dict[str, Any]] = []
-        self._reader = LineReader(path)
+        self._reader = LineReader(path, is_round)
         self._inode = self._size = 0
 
     @property
@@ -49,7 +50,7 @@ class LiveHistory:
         return inode != 0 and (stat.st_ino != inode or stat.st_size < size)
 
     def _read_again(self) -> list[dict[str, Any]]:
-        before, self._reader = self.rows, LineReader(self.path)
+        before, self._reader = self.rows, LineReader(self.path, is_round)
         self.rows = self._reader.new_lines()
         pairs = zip(before, self.rows, strict=False)
         kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -58,7 +59,7 @@ class LiveHistory:
 
 def curve(history: Sequence[Row], field: str) -> Curve:
     """Return a field by round, where it was measured."""
-    return [(row["round"], row[field]) for row in history if row.get(field) is not None]
+    return [(row["round"], row[field]) for row in history if is_number(row.get(field))]
 
 
 def score_curve(history: Sequence[Row]) -> tuple[Metric, Curve] | None:
@@ -74,7 +75,7 @@ def last_round(history: Sequence[Row]) -> int:
 
 def seconds_left(history: Sequence[Row], rounds: int) -> float | None:
     """Estimate the time left from the median of the last rounds."""
-    timed = [row["wall_seconds"] for row in history if row["round"] > 0 and "wall_seconds" in row]
+    timed = [seconds for number, seconds in curve(history, WALL.name) if number > 0]
     recent = sorted(timed[-RECENT_ROUNDS:])
     return float(recent[len(recent) // 2] * (rounds - last_round(history))) if recent else None
 
@@ -86,8 +87,10 @@ def describe_round(row: Row) -> list[str]:
         for metric in ROUND_SCORES
         if row.get(metric.name) is not None
     ]
-    if CLIENTS.name in row:
+    if row.get(CLIENTS.name) is not None:
         failed = f", {row[FAILED_REPLIES.name]} failed" if row.get(FAILED_REPLIES.name) else ""
         count = row[CLIENTS.name]
         parts.append(f"{count} {CLIENTS.title if count != 1 else 'client'}{failed}")
-    return [*parts, f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round"]
+    if row.get(WALL.name) is not None:
+        parts.append(f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round")
+    return parts

@@ -8,6 +8,8 @@ from datetime import datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from fedsuite.core.protocol import DEPLOYED
+
 if TYPE_CHECKING:
     from fedsuite.config import RunConfig
 
@@ -18,9 +20,10 @@ PACKAGES = ("fedsuite", "flwr", "torch", "numpy", "flwr-datasets", "ray")
 
 def provenance(config: RunConfig, engine: str, split: str) -> dict[str, Any]:
     """Collect what a reader needs to trust a run, and to repeat it."""
+    unnamed = engine == DEPLOYED and not config.superlink  # submitted by `flwr run` itself
     return {
         "engine": engine,
-        "command": config.command(),
+        "command": config.command() + (" --superlink NAME" if unnamed else ""),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "split-fingerprint": split,
         "python": platform.python_version(),

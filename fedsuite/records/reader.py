@@ -10,15 +10,15 @@ from typing import Any
 from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
-from fedsuite.core.text import clean_line
+from fedsuite.core.text import clean_line, counted
 from fedsuite.core.text_settings import parse_freeloaders
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
+from fedsuite.records.checks import check_config, check_summary, is_client_row, is_number
 from fedsuite.records.folder import RunFolder, RunState, run_folders
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
 from fedsuite.records.provenance import META
 from fedsuite.records.summary import missing_sentence
 
-NEEDED = ("algo", "dataset", "model", "partition", "seed", "num-rounds", "num-clients")
 # The exit statuses of a run, beside 0: it failed; it is done, but lacks something of its clients.
 FAILED, INCOMPLETE = 1, 3
 DAMAGE = (UserError, OSError, ValueError, TypeError)
@@ -130,13 +130,14 @@ class Run:
 
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""
-        reader = LineReader(self.files.clients_file)
+        reader = LineReader(self.files.clients_file, is_client_row)
         try:
             rows = reader.new_lines()
-        except OSError:
-            rows = []
+        except UserError:
+            self._client_damage[:] = [f"{reader.path.name} cannot be read"]
+            return []
         self._client_damage[:] = [reader.damage]
-        return [row for row in rows if "round" in row and "client" in row]
+        return rows
 
     def damage(self) -> str:
         """Say which lines of the record are damaged, and so left out; empty if none is."""
@@ -157,14 +158,16 @@ class Run:
         return find_metric(metric).in_unit(found) if is_number(found) else None
 
 
-def is_number(value: object) -> bool:
-    """Return whether a recorded value is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def read_run(folder: Path) -> Run:
     """Read one run's folder; the note of a damaged one says what is wrong with it."""
     return RunReader(folder).read()
+
+
+def read_summary(files: RunFolder) -> dict[str, Any]:
+    """Read a run's summary; empty if there is none, an error of ``DAMAGE`` if it is damaged."""
+    summary = read_document(files.summary_file)
+    check_summary(summary, files.summary_file.name)
+    return summary
 
 
 def list_runs(results: Path) -> list[Run]:
@@ -186,10 +189,8 @@ class RunReader:
             if not files.exists:
                 return self._without_config()
             config = read_document(files.config_file)
-            missing = [key for key in NEEDED if key not in config]
-            if missing:
-                return self._broken(f"{files.config_file.name} lacks {', '.join(missing)}")
-            summary = read_document(files.summary_file)
+            check_config(config, files.config_file.name)
+            summary = read_summary(files)
             history = self._rounds()
             state = files.state_with(summary)
         except DAMAGE as error:
@@ -200,10 +201,7 @@ class RunReader:
 
     def _rounds(self) -> list[dict[str, Any]]:
         self._history.update()
-        rows = list(self._history.rows)
-        if any(not isinstance(row.get("round"), int) for row in rows):
-            raise ValueError(f"{self._history.path.name} has lines that are not rounds")
-        return rows
+        return list(self._history.rows)
 
     def _broken(self, note: str) -> Run:
         return Run(self.folder, RunState.BROKEN, note)
@@ -237,7 +235,7 @@ def _note(
 ) -> str:
     if state.done:
         return missing_sentence(summary)
-    progress = f"{last_round(history)} of {config['num-rounds']} rounds"
+    progress = f"{last_round(history)} of {counted(config['num-rounds'], 'round')}"
     if state is RunState.RUNNING:
         return progress
     if state is RunState.NOT_FINISHED:

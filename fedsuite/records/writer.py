@@ -10,6 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from fedsuite.core.files import (
     LineReader,
     acquire,
     json_line,
+    naming,
     read_document,
     remove_unfinished,
     write_atomically,
@@ -29,6 +31,7 @@ from fedsuite.core.files import (
 from fedsuite.core.processes import Process
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import COMMAND
+from fedsuite.records.checks import is_client_row, is_round
 from fedsuite.records.folder import RunFolder, RunIsDone
 from fedsuite.records.provenance import META, RUN_ID
 
@@ -53,10 +56,14 @@ class RunRecord:
         files.make()
         record = cls(files.path)
         record._acquire()
-        files.refuse_existing()  # another run of this name may have begun meanwhile
-        document = config.flat() | {RUN_ID: uuid.uuid4().hex, META: dict(provenance)}
-        write_json(files.config_file, document)
-        record._open()
+        try:
+            files.refuse_existing()  # another run of this name may have begun meanwhile
+            document = config.flat() | {RUN_ID: uuid.uuid4().hex, META: dict(provenance)}
+            write_json(files.config_file, document)
+            record._open()
+        except BaseException:
+            record.close()
+            raise
         return record
 
     @classmethod
@@ -96,14 +103,13 @@ class RunRecord:
         Refuse damaged lines, and a history that lacks the round.
         """
         kept: dict[Path, list[dict[str, Any]]] = {}
-        for path in (self.files.clients_file, self.files.history_file):
-            reader = LineReader(path)
+        checks = {self.files.clients_file: is_client_row, self.files.history_file: is_round}
+        for path, is_valid in checks.items():
+            reader = LineReader(path, is_valid)
             rows = reader.new_lines()
-            numbered = all(type(row.get("round")) is int for row in rows)
-            damage = reader.damage or ("" if numbered else f"a line of {path.name} has no round")
-            if damage:
+            if reader.damage:
                 raise UserError(
-                    f"The run in {self.folder} cannot be resumed: {damage}. Restore the "
+                    f"The run in {self.folder} cannot be resumed: {reader.damage}. Restore the "
                     "file from a copy, or delete what is damaged; it then stays unknown."
                 )
             kept[path] = [row for row in rows if last_round is None or row["round"] <= last_round]
@@ -124,7 +130,13 @@ class RunRecord:
     @property
     def run_id(self) -> str:
         """The id under which nodes recognise this folder."""
-        return str(read_document(self.files.config_file)[RUN_ID])
+        found = read_document(self.files.config_file).get(RUN_ID)
+        if not isinstance(found, str):
+            raise UserError(
+                f"{self.files.config_file} is damaged: {RUN_ID} cannot be {found!r}. Restore the "
+                "file from a copy, or start the run again under another name."
+            )
+        return found
 
     def history(self) -> list[dict[str, Any]]:
         """Return the rounds recorded so far, as the file has them."""
@@ -135,21 +147,21 @@ class RunRecord:
         assert self._history is not None
         self.add_client_rows(row["round"], client_rows)
         line = json_line(row)
-        self._history.write(line)
-        self._history.flush()
+        _append(self._history, self.files.history_file, line)
         self._rounds.append(json.loads(line))
 
     def add_client_rows(self, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append what is known of clients in a round."""
         assert self._clients is not None
-        self._clients.write("".join(json_line({"round": number, **row}) for row in rows))
-        self._clients.flush()
+        lines = "".join(json_line({"round": number, **row}) for row in rows)
+        _append(self._clients, self.files.clients_file, lines)
 
     def sync(self) -> None:
         """Force what was appended to the disk, before a checkpoint relies on it."""
         for file in (self._clients, self._history):
             assert file is not None
-            os.fsync(file.fileno())
+            with naming(Path(file.name)):
+                os.fsync(file.fileno())
 
     def save_model(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Write the final global model under its parameters' names."""
@@ -161,16 +173,17 @@ class RunRecord:
         self.close()
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder, also if what was appended last cannot be written."""
         for file in (self._history, self._clients, self._lock):
             if file is not None:
-                file.close()
+                with suppress(OSError):
+                    file.close()
 
     def _open(self) -> None:
         assert self._lock is not None
         self._lock.truncate(0)
-        self._lock.write(os.environ.get(COMMAND) or Process.current().to_text())
-        self._lock.flush()
+        writer = os.environ.get(COMMAND) or Process.current().to_text()
+        _append(self._lock, self.files.lock_file, writer)
         self._history = self.files.history_file.open("a")
         self._clients = self.files.clients_file.open("a")
 
@@ -181,3 +194,9 @@ class RunRecord:
             "Wait for it to end, or stop it."
         )
         self._lock = acquire(self.files.lock_file, LOCK_WAIT, busy)
+
+
+def _append(file: IO[str], path: Path, text: str) -> None:
+    with naming(path):
+        file.write(text)
+        file.flush()

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
 from fedsuite.config import FOLLOWS_ALGO
 from fedsuite.core.settings import UserError, invalid, suggest
 from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, TO_TARGET, find_metric
+from fedsuite.records.checks import is_number
 from fedsuite.records.collection import Collection, lay_out, open_collection
-from fedsuite.records.reader import Run, is_number
+from fedsuite.records.reader import Run
 from fedsuite.report.cells import (
     NONE,
     busy_note,
@@ -58,7 +59,7 @@ def compare(
     _refuse_nothing(collection, metric, scored)
 
     def print_plain(text: str) -> None:
-        console.print(text, highlight=False, markup=False)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     for run in left_out:
         print_plain(f"left out: {run.name}, {run.state}. {run.note}")
@@ -261,7 +262,8 @@ def _table(rows: Sequence[Comparison], reference: str, metric: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     described, against = find_metric(metric), f"difference from {escape(reference)}"
     for heading in ("method", "seeds", described.heading, against, "95 % interval", ""):
-        table.add_column(heading, justify="left" if heading in ("method", "") else "right")
+        side: JustifyMethod = "left" if heading in ("method", "") else "right"
+        table.add_column(heading, justify=side, overflow="fold")
     digits = described.digits
     most = max(len(row.values) for row in rows)
     for row in rows:

@@ -88,9 +88,6 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
     """Return the document that tells a report what the runs beside it are."""
     metric = METRICS[suite.metric]
     also = [METRICS[name] for name in suite.also]
-    words = ["fedsuite", "suite", str(suite.path)]
-    words += ["--scale", suite.scale] if suite.small else []
-    words += ["--data-root", data_root] if data_root else []
     numbers = suite.numbers()
     return {
         "name": suite.path.stem,
@@ -103,7 +100,7 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
         "also": [{"metric": m.name, "better": m.better, "unit": m.unit} for m in also],
         "rows": suite.rows,
         "columns": suite.columns,
-        "command": shlex.join(words),
+        "command": suite_command(suite, data_root),
         "planned": len(suite.plans),
         "runs": [{"name": job.name, "labels": job.labels, "key": job.key} for job in jobs],
         "paper": [_document(n) for n in numbers if n.metric == suite.metric],
@@ -111,6 +108,14 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
             {"metric": n.metric, **_document(n)} for n in numbers if n.metric != suite.metric
         ],
     }
+
+
+def suite_command(suite: Suite, data_root: str, *options: str) -> str:
+    """Return the command that runs the suite, as typed into a shell."""
+    words = ["fedsuite", "suite", str(suite.path)]
+    words += ["--scale", suite.scale] if suite.small else []
+    words += ["--data-root", data_root] if data_root else []
+    return shlex.join([*words, *options])
 
 
 def run_key(config: RunConfig) -> str:

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +16,12 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import counted
 from fedsuite.metrics import ROUND_SCORES
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, seconds_left
+from fedsuite.records.reader import DAMAGE, read_summary
 from fedsuite.records.summary import missing_sentence
 from fedsuite.suites.definition import Suite
 from fedsuite.suites.jobs import Job
@@ -78,8 +80,9 @@ class SuiteRun:
 
     @property
     def history(self) -> Sequence[Row]:
-        """The rounds recorded so far."""
-        self._history.update()
+        """The rounds recorded so far, as far as they can be read."""
+        with suppress(UserError):
+            self._history.update()
         return self._history.rows
 
 
@@ -96,7 +99,7 @@ class LiveTable:
 
     def __enter__(self) -> LiveTable:
         done = sum(run.before for run in self.runs)
-        self._print(f"{self.title}: {len(self.runs)} runs, {done} of them done before")
+        self._print(f"{self.title}: {counted(len(self.runs), 'run')}, {done} of them done before")
         if self._live:
             self._live.start()
         return self
@@ -141,7 +144,7 @@ class LiveTable:
         table = Table(box=None, padding=(0, 2, 0, 0), caption=self._scale + sums)
         table.caption_justify = "left"
         for heading in ("run", "state", "round", ROUND_SCORES[0].title, "time left"):
-            table.add_column(heading)
+            table.add_column(heading, overflow="fold")
         ranked = sorted(self.runs, key=lambda run: ORDER.index(run.label))
         for run in ranked[: max(height, 1)]:
             history = run.history
@@ -169,8 +172,8 @@ def _event(run: SuiteRun) -> str:
 
 def _missing(job: Job) -> str:
     try:
-        return missing_sentence(read_document(job.files.summary_file))
-    except UserError:
+        return missing_sentence(read_summary(job.files))
+    except DAMAGE:
         return ""
 
 

@@ -21,11 +21,17 @@ from fedsuite.core.files import absolute_path, locked, read_document, replacing_
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.settings import UserError, invalid, spell
 from fedsuite.core.text import clean_line
-from fedsuite.engines.table import ENGINES
-from fedsuite.records.folder import RunFolder, RunState, SuiteFolder, make_folder
+from fedsuite.engines.table import DEFAULT_IN_SUITES, ENGINES
+from fedsuite.records.folder import (
+    DEFAULT_RESULTS,
+    RunFolder,
+    RunState,
+    SuiteFolder,
+    make_folder,
+)
 from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.suites.definition import Suite, select
-from fedsuite.suites.jobs import Job, manifest, plan_jobs
+from fedsuite.suites.jobs import Job, manifest, plan_jobs, suite_command
 from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 POLL_SECONDS = 0.25
@@ -67,8 +73,13 @@ def run_suite(
         states = [job.files.state for job in mine]
         states = [state if state.done else RunState.WAITING for state in states]
         runs = [SuiteRun(job, state) for job, state in zip(mine, states, strict=True)]
-        with LiveTable(console, suite, runs) as view:
-            _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
+        try:
+            with LiveTable(console, suite, runs) as view:
+                _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
+        except KeyboardInterrupt:
+            again = suite_command(suite, data_root, *_options(jobs, only, results, engine))
+            print(f"fedsuite: to resume it: `{again}`", file=sys.stderr)
+            raise
         view.conclude(folder)
     if any(run.state is RunState.FAILED for run in runs):
         return FAILED
@@ -143,6 +154,14 @@ def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
     return min(jobs or (1 if ENGINES[engine].parallel else most), most)
 
 
+def _options(jobs: int, only: Sequence[str], results: Path, engine: str) -> list[str]:
+    """Return the options with which a suite was run, where they are not the usual ones."""
+    words = ["--jobs", str(jobs)] if jobs else []
+    words += ["--only", *only] if only else []
+    words += ["--results-dir", str(results)] if results != Path(DEFAULT_RESULTS).absolute() else []
+    return words + (["--engine", engine] if engine != DEFAULT_IN_SUITES else [])
+
+
 def _words(job: Job) -> list[str]:
     """Return the command that starts or resumes a run, with the data-root of this call."""
     given = ("algo", "run-name")
@@ -181,7 +200,7 @@ def _listed(manifest: Path) -> dict[str, Path]:
     try:
         runs = read_document(manifest).get("runs", [])
         return {str(run["key"]): manifest.parent / str(run["name"]) for run in runs}
-    except (UserError, KeyError, TypeError):
+    except (UserError, OSError, KeyError, TypeError):
         return {}
 
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 from fedsuite.metrics import Metric
 
 
-def counted(count: int, noun: str) -> str:
-    """Write a number of things, e.g. ``1 round`` and ``2 rounds``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def duration(seconds: float) -> str:
     """Write a duration in hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)

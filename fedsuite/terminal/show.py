@@ -7,15 +7,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from fedsuite.core.text import clean_lines
+from fedsuite.core.text import clean_lines, counted
 from fedsuite.metrics import METRICS
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import score_curve
 from fedsuite.records.reader import Run
 from fedsuite.terminal.braille import plot_curve
-from fedsuite.terminal.format import counted, duration, size
+from fedsuite.terminal.format import duration, size
 
 MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
 MAX_SHOWN = 20_000
@@ -26,21 +25,19 @@ def show(run: Run, console: Console) -> None:
     plot = score_plot(run.history, console.width)
     if plot:
         console.print(plot, highlight=False)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     colour = state_colour(run.state)
-    table.add_row("run", f"[bold]{escape(run.name)}[/bold]  [{colour}]{run.state}[/{colour}]")
-    remarks = [] if run.summary.get("reason") else [run.note]
-    for remark in filter(None, [*remarks, run.damage()]):
-        table.add_row("[yellow]note[/yellow]", f"[yellow]{escape(remark)}[/yellow]")
-    for label, value in _details(run):
-        table.add_row(label, escape(value))
-    table.add_row("folder", escape(str(run.folder)))
-    table.add_row("command", escape(run.meta.get("command", "")))
-    table.add_row("machine", escape(run.meta.get("machine", "")))
-    console.print(table, soft_wrap=True)
+    rows = [("run", f"[bold]{escape(run.name)}[/bold]  [{colour}]{run.state}[/{colour}]")]
+    remarks = ["" if run.summary.get("reason") else run.note, run.damage()]
+    rows += [("note", f"[yellow]{escape(remark)}[/yellow]") for remark in remarks if remark]
+    rows += [(label, escape(value)) for label, value in _details(run)]
+    rows.append(("folder", escape(str(run.folder))))
+    rows += [(key, escape(run.meta[key])) for key in ("command", "machine") if key in run.meta]
+    room = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        console.print(f"{label:{room}}  {value}", soft_wrap=True, highlight=False)
     if run.summary.get("reason"):
         reason = clean_lines(str(run.summary["reason"]), MAX_SHOWN)
-        console.print(reason, style="red", markup=False, highlight=False)
+        console.print(reason, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def state_colour(state: RunState) -> str:
@@ -65,7 +62,7 @@ def _details(run: Run) -> list[tuple[str, str]]:
         return []
     what = (
         f"{config['algo']} on {config['dataset']}, {config['model']}, {config['partition']}, "
-        f"{config['num-clients']} clients, seed {config['seed']}"
+        f"{counted(config['num-clients'], 'client')}, seed {config['seed']}"
     )
     rows = [("what", what), ("rounds", f"{run.last_round} of {config['num-rounds']}")]
 

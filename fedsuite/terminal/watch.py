@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedsuite.core.text import clean_line
+from fedsuite.core.text import clean_line, counted
 from fedsuite.metrics import find_metric
+from fedsuite.records.checks import is_number
 from fedsuite.records.folder import RunState
 from fedsuite.records.history import seconds_left
-from fedsuite.records.reader import Run, RunReader, is_number
+from fedsuite.records.reader import Run, RunReader
 from fedsuite.terminal.format import duration, measured
 from fedsuite.terminal.show import score_plot, show, state_colour
 
@@ -50,6 +51,17 @@ def watch(folder: Path, console: Console, once: bool = False) -> int:
     return run.exit_status
 
 
+def await_run(seek: Callable[[], Path | None], waiting: str, console: Console) -> Path:
+    """Wait until a run begins; say what is waited for unless it has begun."""
+    folder = seek()
+    if folder is None:
+        console.print(waiting, markup=False, highlight=False, soft_wrap=True)
+    while folder is None:
+        time.sleep(POLL_SECONDS)
+        folder = seek()
+    return folder
+
+
 def overview(run: Run, width: int) -> RenderableType:
     """Return a summary of a run: progress, accuracy, failed clients and notes."""
     if not run.config:
@@ -74,7 +86,7 @@ def overview(run: Run, width: int) -> RenderableType:
 def _progress(run: Run, rounds: int) -> Table:
     left = seconds_left(run.history, rounds) if run.state is RunState.RUNNING else None
     line = Table.grid(padding=(0, 2, 0, 0))
-    count = f"{run.last_round}/{rounds} rounds"
+    count = f"{run.last_round}/{counted(rounds, 'round')}"
     text = count + (f", {duration(left)} left" if left is not None else "")
     line.add_row(ProgressBar(total=rounds, completed=run.last_round, width=40), text)
     return line

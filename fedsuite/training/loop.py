@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from clients.state import list_states
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
-from fedsuite.core.files import write_atomically
+from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import UserError
@@ -34,10 +34,11 @@ from fedsuite.records.history import describe_round
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
-from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
+from fedsuite.training.resume import check_split, find_checkpoint, restore, resumed_config
 from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import check_tracking, open_tracker
 from strategies.base import RoundRecord, RunInfo
+from strategies.replies import is_divergence
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -46,7 +47,7 @@ MAX_EMPTY_ROUNDS = 3
 
 
 class RunFailed(Exception):
-    """The run cannot continue; the message carries the client's traceback if there is one."""
+    """The run cannot continue; the message says why, with a client's traceback if there is one."""
 
 
 def run(config: RunConfig, grid: Grid, engine: str) -> Path:
@@ -61,30 +62,51 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         setup = set_up(config, grid, folder.path, checkpoint)
         module = _build(setup.config, setup.task)
         record = _open_record(setup, engine, held, checkpoint)
-    except BaseException:
+    except BaseException as error:
         if held:
             held.close()
+        if problem := write_problem(error):
+            raise RunFailed(f"{problem}.") from error
         raise
     log.info("%s%s", RESULTS_ARE_IN, folder.path)
     loop: TrainingLoop | None = None
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
         status = loop.train()
+        summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
+        others = loop.other_output_accuracy()
+        models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
+        record.finish(summary | {"other_output_accuracy": others} | models)
     except BaseException as error:
-        said = isinstance(error, RunFailed | UserError)
-        status, reason = RunState.FAILED, str(error) if said else traceback.format_exc()
-        if not isinstance(error, Exception):
-            status = RunState.INTERRUPTED
-            reason = f"interrupted; resume it with `{folder.resume_command}`"
+        status, reason = _ending(error, folder)
         expelled = loop.strategy.expelled if loop else set()
         config = loop.config if loop else setup.config
-        record.finish(summarise(config, record.history(), expelled, status, reason))
+        _finish(record, summarise(config, record.history(), expelled, status, reason))
+        if write_problem(error):
+            raise RunFailed(reason) from error
         raise
-    summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
-    others = loop.other_output_accuracy()
-    models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
-    record.finish(summary | {"other_output_accuracy": others} | models)
     return folder.path
+
+
+def _ending(error: BaseException, folder: RunFolder) -> tuple[RunState, str]:
+    """Return how a run ended that an error has ended, and why."""
+    if not isinstance(error, Exception):
+        return RunState.INTERRUPTED, f"interrupted; resume it with `{folder.resume_command}`"
+    if unwritten := write_problem(error):
+        return RunState.FAILED, f"{unwritten}, then resume the run."
+    known = isinstance(error, RunFailed | UserError)
+    return RunState.FAILED, str(error) if known else traceback.format_exc()
+
+
+def _finish(record: RunRecord, summary: Mapping[str, Any]) -> None:
+    """Write the summary of a run that did not end well, unless there is no space for it either."""
+    if record.files.state.done:  # interrupted as it ended
+        return record.close()
+    try:
+        record.finish(summary)
+    except OSError as error:
+        log.error("%s", write_problem(error) or error)
+        record.close()
 
 
 def check_feasible(config: RunConfig) -> tuple[Task, nn.Module]:
@@ -146,9 +168,8 @@ class TrainingLoop:
         self.accuracies = [r["accuracy"] for r in record.history() if "accuracy" in r]
         self.is_new = checkpoint is None
         if checkpoint is not None:
-            self.strategy.model, self.strategy.buffers = checkpoint.model, checkpoint.buffers
-            self.strategy.load_state(checkpoint.strategy)
-            self.strategy.checkpoint_round = self.round = checkpoint.round
+            restore(self.strategy, checkpoint, record.files)
+            self.round = checkpoint.round
         self.tracker = open_tracker(
             config.tracking, record.folder, -1 if self.is_new else self.round
         )
@@ -191,12 +212,14 @@ class TrainingLoop:
             self.round, strategy.arrays(), ConfigRecord(), self.grid
         )
         strategy.aggregate_train(self.round, self._exchange(instructions))
+        self._fail_if_unwritten()
         self._fail_after_empty_rounds()
         questions = list(
             strategy.configure_evaluate(self.round, strategy.arrays(), ConfigRecord(), self.grid)
         )
         if questions:
             strategy.aggregate_evaluate(self.round, self._exchange(questions))
+            self._fail_if_unwritten()
         self._close_round(strategy.round_record, started)
 
     def _save_client_models(self) -> None:
@@ -206,6 +229,7 @@ class TrainingLoop:
         asked, known = len(strategy.present()), len(strategy.round_record.rows)
         self.saved_models = len(strategy.collect_saved(self._exchange(questions)))
         self.unsaved_models = asked - self.saved_models
+        self._fail_if_unwritten()
         self.record.add_client_rows(self.round, strategy.round_record.rows[known:])
 
     def _meet_new_clients(self) -> None:
@@ -219,6 +243,16 @@ class TrainingLoop:
 
     def _exchange(self, messages: Iterable[Message]) -> Iterable[Message]:
         return self.nodes.exchange(self.grid, list(messages), self.config.round_timeout)
+
+    def _fail_if_unwritten(self) -> None:
+        """End a simulation on whose disk a client could not write: a resume repeats the round.
+
+        A deployed node's disk is its own; its client is left out like any other that fails.
+        """
+        reasons = (str(row.get("reason", "")) for row in self.strategy.round_record.rows)
+        unwritten = next((r for r in reasons if r.startswith(CANNOT_WRITE)), "")
+        if unwritten and "run-dir" in self.nodes.message_header:
+            raise RunFailed(f"{unwritten}, then resume the run.")
 
     def _fail_after_empty_rounds(self) -> None:
         """End a run whose model does not change, in the last round or in three in a row.
@@ -239,11 +273,18 @@ class TrainingLoop:
             return f"all {count} clients are expelled; nobody was left to train {when}"
         if self.strategy.round_record.is_void:
             return (
-                f"the aggregate was not finite {when}, so the model did not change: training "
-                "diverges. Lower the learning rate (lr), or server-lr"
+                f"training diverged: the aggregate was not finite {when}, so the model did not "
+                f"change. Lower the learning rate (lr = {self.config.lr:g}), or server-lr, in a "
+                "new run; a resume repeats the same"
+            )
+        reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
+        if reasons and all(map(is_divergence, reasons)):
+            return (
+                f"training diverged: the loss or update of clients was not finite {when}, so the "
+                f"model did not change. Lower the learning rate (lr = {self.config.lr:g}) in a new "
+                "run; a resume repeats the same"
             )
         who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
-        reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
         first = reasons[0].rstrip() if reasons else "nobody replied"
         gave = f"{who} gave a valid update {when} ({first.splitlines()[-1].strip()})"
         return f"{first}\n{gave}; a resume repeats what is missing"

@@ -7,9 +7,11 @@ import dataclasses
 from clients.state import check_states
 from fedsuite.config import RUNTIME_KEYS, RunConfig
 from fedsuite.core.settings import UserError
-from fedsuite.records.checkpoint import Checkpoint, load_checkpoint
+from fedsuite.core.text import counted
+from fedsuite.records.checkpoint import Checkpoint, damaged, load_checkpoint
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.writer import RunRecord
+from strategies.base import BaseStrategy
 
 
 def resumed_config(config: RunConfig) -> RunConfig:
@@ -23,6 +25,7 @@ def find_checkpoint(held: RunRecord, config: RunConfig) -> Checkpoint | None:
 
     Refuse a run whose checkpoint, client states or lines are missing or damaged.
     """
+    assert held.run_id  # refused if it is missing
     checkpoint = load_checkpoint(held.folder)
     if checkpoint is not None:
         check_states(held.files.client_states, checkpoint.client_states)
@@ -30,11 +33,27 @@ def find_checkpoint(held: RunRecord, config: RunConfig) -> Checkpoint | None:
     rounds = [row["round"] for row in lines[held.files.history_file]]
     if checkpoint is None and config.checkpoint_every and max(rounds, default=0) > 0:
         raise UserError(
-            f"The run in {held.folder} cannot be resumed: it has {max(rounds)} rounds, but its "
+            f"The run in {held.folder} cannot be resumed: it has "
+            f"{counted(max(rounds), 'round')}, but its "
             f"checkpoint {held.files.checkpoint_file} is missing. Restore the file from a copy, or "
             "start the run again under another name."
         )
     return checkpoint
+
+
+def restore(strategy: BaseStrategy, checkpoint: Checkpoint, files: RunFolder) -> None:
+    """Put a new strategy into the state of a checkpoint; refuse one of another model or method."""
+    for name in ("model", "buffers"):
+        found, expected = getattr(checkpoint, name).size, getattr(strategy, name).size
+        if found != expected:
+            why = f"'{name}' has {found:,} numbers, and the run's model {expected:,}"
+            raise damaged(files.checkpoint_file, why)
+    strategy.model, strategy.buffers = checkpoint.model, checkpoint.buffers
+    strategy.checkpoint_round = checkpoint.round
+    try:
+        strategy.load_state(checkpoint.strategy)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(files.checkpoint_file, repr(error)) from None
 
 
 def check_split(files: RunFolder, split: str) -> None:

@@ -105,13 +105,65 @@ def test_ctrl_c_ends_an_inline_run_as_interrupted_and_it_can_be_resumed(
     finally:
         processes.kill_all(process)
     assert process.returncode == 130, out
-    assert out.endswith("fedsuite: interrupted\n")
+    assert out.endswith("fedsuite: to resume it: `fedsuite resume cut`\nfedsuite: interrupted\n")
     assert run.state is RunState.INTERRUPTED
     assert run.reason == "interrupted; resume it with `fedsuite resume cut`"
     assert not run.is_being_written
     status, out = processes.finish(["resume", "cut"], tmp_path)
     assert status == 0, out
     assert model_of(tmp_path, "cut") == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("numbers", "expected", "word"),
+    [
+        ([signal.SIGINT, signal.SIGINT, signal.SIGINT], 130, "interrupted"),
+        ([signal.SIGTERM], 143, "terminated"),
+        ([signal.SIGTERM, signal.SIGTERM], 143, "terminated"),
+    ],
+)
+def test_signals_in_a_row_and_sigterm_end_a_run_as_ctrl_c_does(
+    numbers: list[signal.Signals], expected: int, word: str, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "my run")
+    words = ["run", "fedavg", *SETTINGS, "num-rounds=500", "--engine", "inline"]
+    process = processes.start([*words, "--name", "my run"], tmp_path)
+    try:
+        while process.poll() is None and processes.lines_in(run.history_file) < 3:
+            time.sleep(0.01)
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(0.02)
+        out = process.communicate(timeout=60)[0].decode()
+    finally:
+        processes.kill_all(process)
+    assert process.returncode == expected, out
+    assert "Traceback" not in out and out.endswith(f"fedsuite: {word}\n")
+    assert out.count("fedsuite: to resume it: `fedsuite resume 'my run'`\n") == 1
+    assert run.state is RunState.INTERRUPTED and not run.is_being_written
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("thread", ["main", "other"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_round_leaves_nothing_to_resume(
+    number: signal.Signals, thread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data and model are prepared twice: by the command, to refuse mistakes, and by the run."""
+    monkeypatch.setenv("SLOW_DATA", thread)
+    words = ["run", "slow_data:ALGORITHM", *SETTINGS, "--engine", "inline", "--name", "early"]
+    process = processes.start(words, tmp_path)
+    try:
+        while process.poll() is None and not (tmp_path / "preparing").exists():
+            time.sleep(0.01)
+        process.send_signal(number)
+        out = process.communicate(timeout=60)[0].decode()
+    finally:
+        processes.kill_all(process)
+    assert process.returncode == 128 + number, out
+    assert "Traceback" not in out and "resume" not in out
+    assert not RunFolder(tmp_path / "runs" / "early").exists
 
 
 @pytest.mark.ray

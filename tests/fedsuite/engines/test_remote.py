@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -17,6 +19,10 @@ import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.cli.run import read_settings
+from fedsuite.config import parse, without_paths
+from fedsuite.core.protocol import DEPLOYED, RAY
+from fedsuite.records.provenance import provenance
+from fedsuite.suites.jobs import run_key
 from fedsuite.terminal.progress import follow
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -266,3 +272,77 @@ def test_a_deployed_run_is_not_resumed_as_a_simulation(
 
 def test_paths_of_another_machine_stay_as_typed() -> None:
     assert read_settings([], ["data-root=data"], here=False) == {"data-root": "data"}
+
+
+def test_the_connection_is_recorded_to_repeat_the_run(fake: Callable[..., Path]) -> None:
+    """The run on the SuperLink's machine does not know by what name it was submitted."""
+    place = fake()
+    assert main(["run", "taco", "num-rounds=2", "--superlink", "hub", "--name", "mine"]) == 0
+    settings = tomllib.loads((place / "settings.toml").read_text())
+    config = parse(settings, foreign="default")
+    command = "fedsuite run taco num-rounds=2 --superlink hub"
+    assert provenance(config, DEPLOYED, "")["command"] == command
+    plain = dataclasses.replace(config, superlink="")
+    unnamed = "fedsuite run taco num-rounds=2 --superlink NAME"
+    assert provenance(plain, DEPLOYED, "")["command"] == unnamed
+    assert provenance(plain, RAY, "")["command"] == "fedsuite run taco num-rounds=2"
+    assert run_key(config) == run_key(plain)
+    assert without_paths(config).superlink == ""
+
+
+def test_superlink_is_an_option_and_no_setting(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = fake()
+    assert main(["run", "taco", "superlink=hub"]) == 2
+    assert "write --superlink hub" in capsys.readouterr().err
+    assert not (place / "asked").exists()
+
+
+def test_commands_about_a_run_elsewhere_are_quoted(
+    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line.replace("/srv/runs/mine", "/srv/my runs/it's") for line in ROUNDS]
+    fake(logs=[[*BEGIN, *lines]])
+    words = ["run", "taco", "num-rounds=2", "--superlink", "hub", "--name", "it's"]
+    assert main(words) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    copy = next(line for line in printed if "scp -r" in line).rpartition("&& ")[2]
+    assert shlex.split(copy) == ["scp", "-r", "hub.example.org:/srv/my runs/it's", "runs/"]
+    assert shlex.split(printed[-1]) == ["fedsuite", "show", "it's"]
+
+
+def test_sigterm_leaves_the_run_to_its_superlink(
+    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
+    shown: list[str] = []
+
+    def terminate(self: Any, text: str) -> None:
+        shown.append(text)
+        if text.startswith("round 0"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", terminate)
+    assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 143
+    assert asked(place) == ["run", "log"]
+    assert shown[-1] == "the run 77 goes on; `flwr log 77 hub` follows it"
+
+
+def test_ctrl_c_names_another_results_folder_of_the_superlink(
+    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
+    shown: list[str] = []
+
+    def interrupt(self: Any, text: str) -> None:
+        shown.append(text)
+        if text.startswith("round 0"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
+    words = ["run", "taco", "results-dir=/srv/my runs", "--superlink", "hub", "--name", "my run"]
+    assert main(words) == 130
+    command = shown[-1].partition("`")[2].rstrip("`")
+    words = ["resume", "my run", "--results-dir", "/srv/my runs", "--superlink", "hub"]
+    assert shlex.split(command) == ["fedsuite", *words]

@@ -42,13 +42,14 @@ def test_every_state_has_its_name(tmp_path: Path) -> None:
         "stray": "broken",
         "cut": "broken",
         "poor": "broken",
-        "odd": "broken",
+        "odd": "finished",
         "live": "running",
     }
     assert "no room left" in runs["bad"].note
     assert "1 of 9 rounds" in runs["left"].note and "fedsuite resume" in runs["left"].note
     assert "not valid JSON" in runs["cut"].note
     assert "dataset" in runs["poor"].note
+    assert runs["odd"].damage() == "line 1 of history.jsonl is damaged and left out"
     assert read_run(tmp_path / "live").state == "not finished"
 
 

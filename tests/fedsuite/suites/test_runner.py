@@ -98,7 +98,7 @@ def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
     before = (good / "summary.json").stat().st_mtime_ns
     assert main(["suite", "mine.toml", "--only", "algo=fedavg"]) == 0
     out = capsys.readouterr().out
-    assert "1 runs, 1 of them done before" in out and "started" not in out
+    assert "1 run, 1 of them done before" in out and "started" not in out
     assert (good / "summary.json").stat().st_mtime_ns == before
     assert len(manifest("mine")["runs"]) == 2, "runs begun earlier stay listed"
 
@@ -140,6 +140,8 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     with monkeypatch.context() as patch:
         patch.setattr(LiveTable, "update", interrupt)
         assert main(["suite", "mine.toml"]) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["fedsuite: to resume it: `fedsuite suite mine.toml`", "fedsuite: interrupted"]
     below = psutil.Process().children(recursive=True)
     assert not [child for child in below if "fedsuite.cli" in child.cmdline()]
     (folder,) = run_folders("mine")
@@ -158,7 +160,7 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
         assert children and not alive
     finally:
         kill_all(process)
-    assert not (folder / "summary.json").exists(), "it was killed midway"
+    assert not RunFolder(folder).state.done, "it was killed midway"
 
     assert main(["suite", "mine.toml"]) == 0
     assert "resumed after round" in capsys.readouterr().out
@@ -166,6 +168,30 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
     values = {k: v for k, v in config.items() if k not in ("meta", "run-id")}
     alone = run_inline(parse(values | {"run-name": "alone", "results-dir": "alone"}))
     assert contents(folder) == contents(alone)
+
+
+@pytest.mark.slow
+def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    """A summary is written again; what cannot be resumed fails with its sentence."""
+    write("mine", ["fedavg", "avg", "local", "fedprox"])
+    assert main(["suite", "mine.toml"]) == 0
+    whole, config, summary, history = run_folders("mine")
+    before = (whole / "summary.json").read_bytes()
+    (config / "config.json").write_text("[1]")
+    (config / "summary.json").write_text('"finished"')
+    (summary / "summary.json").write_text('{"status": ["finished"]}')
+    (history / "summary.json").unlink()
+    (history / "history.jsonl").write_text('{"round": "1"}\n')
+    (Path("runs") / "other").mkdir()
+    (Path("runs") / "other" / "suite.json").write_text("[]")
+    capsys.readouterr()
+    assert main(["suite", "mine.toml"]) == 1
+    out = capsys.readouterr().out
+    assert "2 done, 2 failed" in out and "Traceback" not in out
+    assert f"failed: {config.name}: fedsuite: " in out and "holds no JSON object" in out
+    assert f"failed: {history.name}: fedsuite: " in out and "line 1 of history.jsonl" in out
+    assert (whole / "summary.json").read_bytes() == before
+    assert RunFolder(summary).state is RunState.FINISHED
 
 
 @pytest.mark.slow

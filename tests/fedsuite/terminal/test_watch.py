@@ -101,3 +101,47 @@ def test_what_a_node_wrote_is_neither_markup_nor_a_control_character(
     shown = "[bold red]x[/] [/nothing] \ufffd[31m\ufffd"
     assert f"note {shown}" in out and f"client 7 left out (train): why {shown}" in out
     assert "\x1b" not in out
+
+
+def test_it_waits_for_a_run_that_has_not_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, "lite", "fedavg", [0.1, 0.5])
+
+    def run() -> None:
+        time.sleep(0.2)
+        record = begin(tmp_path)
+        config = parse({"run-name": "live", "num-rounds": 3})
+        record.finish(summarise(config, record.history(), [], "finished"))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    status = main(["watch", "live", "--results-dir", str(tmp_path)])
+    thread.join()
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 3
+    assert lines[0] == (
+        f"The run 'live' has not begun in {tmp_path}. Did you mean 'lite'? Waiting for it; "
+        "Ctrl-C ends the wait."
+    )
+
+
+def test_once_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "live", "--once", "--results-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"fedsuite: The run 'live' has not begun in {tmp_path}.\n"
+
+
+def test_ctrl_c_ends_the_wait(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedsuite.terminal.watch.time.sleep", interrupt)
+    assert main(["watch", "my run", "--results-dir", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    again = f"fedsuite watch '{tmp_path}/my run'"
+    assert said == (
+        f"fedsuite: the run is not affected; to watch it: `{again}`\nfedsuite: interrupted\n"
+    )

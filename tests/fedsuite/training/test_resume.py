@@ -159,7 +159,7 @@ def change_split(run: RunFolder) -> None:
         (lose_state, "the state of client 2 after round 3"),
         (lose_rounds, "its checkpoint is of round 3, which history.jsonl lacks"),
         (write_null, "of clients.jsonl is damaged"),
-        (write_nothing, "a line of clients.jsonl has no round"),
+        (write_nothing, "line 13 of clients.jsonl is damaged"),
         (change_split, "the data or a library has changed"),
         (lambda run: run.config_file.unlink(), "There is nothing to resume"),
     ],
