@@ -274,3 +274,11 @@ def test_what_is_sent_has_a_length_per_class_and_feature(tmp_path: Path) -> None
     wide = FlatModel(nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3)))
     client = FedTgpClient(context(tmp_path, [1.0], [0], model=wide), FedTgpParams())
     assert (client.length("prototypes"), client.length("counts")) == (15, 3)
+
+
+def test_a_client_without_test_rows_has_no_score(tmp_path: Path) -> None:
+    here = context(tmp_path, [1.0], [0])
+    here.task.split.own_test[0] = np.arange(0)
+    received = [np.ones((2, 1), np.float32), np.ones(2, np.float32)]
+    scored = FedTgpClient(here, FedTgpParams()).evaluate(received, {})
+    assert scored == (0.0, 0, {"correct": 0, "head-correct": 0})
