@@ -14,10 +14,13 @@ from clients.apple import AppleClient
 from clients.base import Client, Training
 from clients.fedamp import FedAmpClient
 from clients.fedfomo import FedFomoClient
+from clients.local import LocalClient
+from clients.pfedme import PFedMeClient
 from clients.state import ClientState
 from strategies.apple import AppleParams
 from strategies.fedamp import FedAmpParams
 from strategies.fedfomo import FedFomoParams
+from strategies.pfedme import PFedMeParams
 
 ONE_STEP = Training(local_steps=1, batch_size=1)
 CORES = [[0, 2], [2, 0]]
@@ -78,3 +81,21 @@ def test_an_update_is_from_the_runs_first_model(tmp_path: Path, cls: type[Client
     context = dataclasses.replace(place(tmp_path, ONE_STEP), initial=first)
     sent, _, _ = fit(cls, context, *vectors, **settings)
     assert sent[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("cls", "vectors", "name", "settings"),
+    [
+        (LocalClient, [], "model", {}),
+        (PFedMeClient, [[1, 0]], "theta", {"params": PFedMeParams(personal_lr=1e30)}),
+    ],
+)
+def test_one_number_that_is_not_finite_is_enough_to_keep_no_model(
+    tmp_path: Path, cls: type[Client], vectors: list[Any], name: str, settings: dict[str, Any]
+) -> None:
+    """From (1, 0) on the bowl of (1, 3) only the second number moves, and out of all bounds."""
+    nine = Training(local_steps=9, batch_size=1)
+    context = dataclasses.replace(place(tmp_path, nine), initial=np.array([1, 0], np.float32))
+    fit(cls, context, *vectors, lr=1e30, **settings)
+    assert np.isfinite(context.model.vector()[0]) and not np.isfinite(context.model.vector()[1])
+    assert name not in ClientState(tmp_path, 0, 99, 0).load()

@@ -120,3 +120,11 @@ def test_learning_ends_when_ten_losses_agree_or_at_the_last_epoch(tmp_path: Path
     assert not done(uneven, first=True) and done(uneven + even + [3.0], first=True)
     assert not done([*uneven, 1.0], first=True) and done([*uneven, 1.0, 9.0], first=True)
     assert not done([], first=False) and done([1.0], first=False)
+
+
+def test_a_gap_in_one_layer_is_enough_to_learn(tmp_path: Path) -> None:
+    """Own (1/2, 3/2), received (1/2, 1/2): the low layer has no gap and keeps its weight."""
+    params = dataclasses.replace(ADW, ala_layers=2)
+    fit(FedAdwClient, place(tmp_path, ONE_STEP, 1), [0, 0], params=params)
+    _, _, metrics = fit(FedAdwClient, place(tmp_path, ONE_STEP, 2), [0.5, 0.5], params=params)
+    assert metrics["ala-epochs"] == 1 and kept(tmp_path)["weights"].tolist() == [1, 0]

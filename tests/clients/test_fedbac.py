@@ -14,7 +14,7 @@ from bowl import place
 from torch import nn
 
 from clients.base import ClientContext, Received, Training
-from clients.fedbac import FedBacClient
+from clients.fedbac import FedBacClient, cosine_gradient
 from fedsuite.core.flat_model import FlatModel
 from strategies.fedbac import FedBacParams
 
@@ -58,3 +58,10 @@ def test_an_update_that_is_no_number_is_not_remembered(tmp_path: Path) -> None:
     state = context.state.load(after_round=True)
     assert state["cosines"].tolist() == [[0, 0], [0, 0], [1, 1]]
     assert state["round"].tolist() == [2]
+
+
+def test_the_gradient_of_a_cosine_at_length_one() -> None:
+    """At (1, 0) the cosine with (0, 1) grows along (0, 1); at (0, 0) it has no direction."""
+    along = torch.tensor([0.0, 1.0])
+    assert cosine_gradient(torch.tensor([1.0, 0.0]), along).tolist() == [0, 1]
+    assert cosine_gradient(torch.zeros(2), along).tolist() == [0, 0]

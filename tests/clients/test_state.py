@@ -136,6 +136,7 @@ def test_the_checksum_does_not_depend_on_the_order_of_entries(tmp_path: Path) ->
     """The file has an order of its own; names belong to the sum, and so does what they name."""
     one, two = np.ones(1, np.float32), np.arange(2.0)
     assert checksum({"z": one, "a": two}) == checksum({"a": two, "z": one})
+    assert checksum({}) == "00000000"
     assert checksum({"z": one}) != checksum({"y": one}) != checksum({"y": 2 * one})
     ClientState(tmp_path, 3, 1, 0).save({"z": one, "m": two, "a": one})
     assert set(ClientState(tmp_path, 3, 2, 0).load()) == {"a", "m", "z"}

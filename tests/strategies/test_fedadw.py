@@ -51,13 +51,16 @@ def test_weights_are_shares(rows: list[tuple[int, float]], x: float, y: float) -
         ({"discrepancy_sign": "reward"}, (0.6 + 3 * 1.1) / 1.7),
     ],
 )
-def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
-    """Equal samples, updates 1 and 3, discrepancies 0 and 4.
+@pytest.mark.parametrize("largest", [4.0, 0.25])
+def test_a_round_by_hand(params: dict[str, Any], expected: float, largest: float) -> None:
+    """Equal samples, updates 1 and 3, discrepancies 0 and 4 (or a quarter, where they are scaled).
 
     Divided by their sum they are 0 and 1: weights 0.6 and 0.1, that is 6/7 and 1/7: 9/7.
     As they are, 0.5 - 2 + 0.1 < 0: the second has no weight. By samples the mean is 2.
     Rewarded, the weights are 0.6 and 1.1 of 1.7.
     """
+    if "normalise_discrepancy" in params:
+        largest = 4.0
     strategy = FedAdw(
         RunInfo(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
     )
@@ -71,7 +74,7 @@ def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
             num_examples=np.ones(2),
             num_steps=np.ones(2),
             lr=0.1,
-            metrics=[{"discrepancy": 0.0}, {"discrepancy": 4.0}],
+            metrics=[{"discrepancy": 0.0}, {"discrepancy": largest}],
         )
     )
     assert model[0] == pytest.approx(expected)

@@ -302,3 +302,10 @@ def test_a_class_alone_has_nothing_to_keep_away_from() -> None:
     strategy.aggregate(this_round)
     assert this_round.scalars["prototype_loss"] == 0
     assert strategy.network.tolist() == network.tolist()
+
+
+def test_means_of_classes_are_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24."""
+    sent = np.array([[[2.0**24]], [[1.0]]], np.float32)
+    means, _ = class_means(sent, np.ones((2, 1), dtype=bool))
+    assert means.tolist() == [[(2**24 + 1) / 2]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rounds import play, strategy_of
 
-from strategies.taco import Taco, TacoParams, is_replay
+from strategies.taco import Taco, TacoParams, is_replay, normalised, replay_distance
 
 SAME = [[1.0, 0.0]] * 4  # of four clients with the same update each has alpha (1 - 1/4) 1 = 3/4
 
@@ -74,3 +74,23 @@ def test_z_is_refused_for_a_model_with_statistics() -> None:
     extrapolated = TacoParams(output="z")
     assert "invalid value 'z' for taco.output" in Taco.misfit(extrapolated, True)
     assert Taco.misfit(extrapolated, False) == Taco.misfit(TacoParams(), True) == ""
+
+
+def test_an_expelled_client_has_no_share_of_the_samples_either() -> None:
+    """Coefficients (1 - 1/8) cos for (1, 0) and less for the others: client 0 alone is expelled.
+
+    All along (1, 0): shares 1/8, 3/8, 4/8, so alpha 0.875, 0.625, 0.5; the others' mean is 3.5.
+    """
+    strategy = strategy_of(Taco, 3, detector="printed", lambda_=1, kappa=0.7, aggregation=False)
+    this_round = play(strategy, [[1, 0], [3, 0], [4, 0]], steps=[9.0, 2.0, 4.0])
+    assert strategy.expelled == {0}
+    np.testing.assert_allclose(this_round.per_client["weight"], [0, 0.5, 0.5])
+    np.testing.assert_allclose(strategy.model, [3.5, 0])
+    np.testing.assert_allclose(strategy.gradient, [-7, 0])  # over lr 1/2, whatever the steps
+
+
+def test_small_numbers_are_weights_and_lengths_too() -> None:
+    everybody = np.ones(2, dtype=bool)
+    np.testing.assert_allclose(normalised(np.array([0.1, 0.3]), everybody), [0.25, 0.75])
+    np.testing.assert_allclose(normalised(np.zeros(2), everybody), [0.5, 0.5])
+    assert replay_distance(np.array([1.0]), np.array([0.25]), 0.5).tolist() == [0.5]
