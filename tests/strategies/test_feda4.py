@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedsuite.config import parse
 from fedsuite.core.vector import Doubles, Vector
 from strategies.base import Round, RunInfo
 from strategies.feda4 import (
@@ -204,3 +205,9 @@ def test_turning_is_the_mean_over_successive_steps() -> None:
     paths = np.array([[[1, 0], [0, 1], [0, 2], [0, -3]], [[1, 0], [1, 0], [1, 0], [0, 1]]])
     lengths, turns = path_statistics(paths.astype(np.float32))
     assert lengths.tolist() == [7, 4] and turns.tolist() == [0, pytest.approx(2 / 3)]
+
+
+def test_the_probe_set_has_a_row_per_class_unless_said_otherwise() -> None:
+    assert parse({"algo": "feda4"}).probe_per_class == 1
+    assert parse({"algo": "feda4", "probe-per-class": 3}).probe_per_class == 3
+    assert parse({"algo": "fedavg"}).probe_per_class == 0
