@@ -282,3 +282,15 @@ def test_a_client_without_test_rows_has_no_score(tmp_path: Path) -> None:
     received = [np.ones((2, 1), np.float32), np.ones(2, np.float32)]
     scored = FedTgpClient(here, FedTgpParams()).evaluate(received, {})
     assert scored == (0.0, 0, {"correct": 0, "head-correct": 0})
+
+
+def test_one_known_prototype_is_the_nearest_to_everything(tmp_path: Path) -> None:
+    """The head says class 0 to both rows of class 1, of which alone there is a prototype."""
+    here = context(tmp_path, [1.0, 2.0], [1, 1], start=[1, 1, 0])
+    assert evaluate(here, [0, 9], [0, 1]) == {"correct": 2, "head-correct": 0}
+
+
+def test_means_of_features_are_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24; the mean of 2^24, 1 and 1 is (2^24 + 2)/3 = 5592406."""
+    features = np.array([[2.0**24], [1.0], [1.0]], np.float32)
+    assert class_means(features, np.zeros(3, int), 1)[0].tolist() == [[5592406.0]]

@@ -32,8 +32,11 @@ def test_concentration_by_hand() -> None:
 
 
 def test_weights_by_hand() -> None:
-    """Phi (0, 0.5): trust 1 and 0.5, weights 2/3 and 1/3. All collapsed: uniform."""
+    """Phi (0, 0.5): trust 1 and 0.5, weights 2/3 and 1/3; so are they of less trust in the same
+    ratio. All collapsed: uniform.
+    """
     np.testing.assert_allclose(anti_bias_weights(np.array([0.0, 0.5])), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(anti_bias_weights(np.array([0.5, 0.75])), [2 / 3, 1 / 3])
     np.testing.assert_allclose(anti_bias_weights(np.array([1.0, 1.0])), [0.5, 0.5])
 
 

@@ -169,3 +169,14 @@ def test_descendants_that_outlive_their_process_get_a_signal_of_their_own(tmp_pa
     child, _ = start_script(f'sh -c "{stray}" & sleep 60', tmp_path / "log")
     assert stop(child) == [child.identity] and not child.identity.family()
     assert (tmp_path / "log").read_text() == "ready\nheard\n"
+
+
+def test_a_child_has_the_environment_folder_and_streams_it_is_given(tmp_path: Path) -> None:
+    """Its input is empty, and what it says of errors goes where its output goes."""
+    environment = {"PATH": os.environ["PATH"], "GIVEN": "one"}
+    script = "pwd; echo $GIVEN $MISSING; cat; echo wrong >&2"
+    with (tmp_path / "log").open("wb") as output:
+        child = start(["sh", "-c", script], environment, name="talker", cwd=tmp_path, output=output)
+    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    assert child.wait(30) == 0 and child.identity.name == "talker"
+    assert (tmp_path / "log").read_text() == f"{tmp_path}\none\nwrong\n"
