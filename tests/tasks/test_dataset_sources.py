@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 from mirrors import adult_rows, grey, sample_mirror, write_split
@@ -202,3 +203,21 @@ def test_what_the_hub_raises_is_one_sentence(
     monkeypatch.setattr(sources, "_load_from_hub", refuse)
     with pytest.raises(UserError, match=sentence):
         sources._read_hub(DATASETS["mnist"], None)
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_without_a_network_the_hubs_library_looks_into_its_cache_alone(
+    offline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def refuse(spec: Any) -> None:
+        seen.append(datasets.config.HF_HUB_OFFLINE)
+        raise ValueError("not there")
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(sources, "_why_offline", lambda: "no network" if offline else "")
+    monkeypatch.setattr(sources, "_load_from_hub", refuse)
+    with pytest.raises(UserError, match="no network" if offline else "not there"):
+        sources._read_hub(DATASETS["mnist"], None)
+    assert seen == [offline] and datasets.config.HF_HUB_OFFLINE is False
