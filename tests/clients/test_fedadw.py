@@ -128,3 +128,17 @@ def test_a_gap_in_one_layer_is_enough_to_learn(tmp_path: Path) -> None:
     fit(FedAdwClient, place(tmp_path, ONE_STEP, 1), [0, 0], params=params)
     _, _, metrics = fit(FedAdwClient, place(tmp_path, ONE_STEP, 2), [0.5, 0.5], params=params)
     assert metrics["ala-epochs"] == 1 and kept(tmp_path)["weights"].tolist() == [1, 0]
+
+
+def test_the_first_learning_is_not_repeated_after_a_round_without_a_gap(tmp_path: Path) -> None:
+    """Round 1 mixes nothing, round 2 learns for three epochs, round 3 receives the client's own
+    top, so that there is nothing to learn; round 4 learns again, for one epoch.
+    """
+    params = dataclasses.replace(ADW, ala_tolerance=1e-12, ala_max_epochs=3)
+    epochs = []
+    for number in (1, 2, 3, 4):
+        top = kept(tmp_path)["model"][1] if number == 3 else 0.5
+        context = place(tmp_path, ONE_STEP, number)
+        _, _, metrics = fit(FedAdwClient, context, [0, top], params=params)
+        epochs.append(metrics["ala-epochs"])
+    assert epochs == [0, 3, 0, 1]
