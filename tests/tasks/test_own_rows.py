@@ -271,7 +271,7 @@ def test_the_order_of_columns_changes_neither_the_agreement_nor_its_text() -> No
     one, other = heard(numbers=sums, categories=words), heard(**turned)
     there, back = (agree("own", "label", {"a": a, "b": b}) for a, b in ((one, other), (other, one)))
     assert there == back and there.to_json() == back.to_json()
-    reordered = dataclasses.replace(there, scales=dict(reversed(there.scales.items())))
+    reordered = dataclasses.replace(there, scales=dict(reversed(list(there.scales.items()))))
     assert reordered == there and reordered.to_json() == there.to_json()
 
 
