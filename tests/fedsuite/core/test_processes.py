@@ -165,7 +165,7 @@ def test_a_family_has_its_mark_and_not_one_that_begins_like_it() -> None:
 
 
 def test_descendants_that_outlive_their_process_get_a_signal_of_their_own(tmp_path: Path) -> None:
-    stray = "trap 'echo heard; exit' TERM; echo ready; sleep 60 & wait"
+    stray = "trap 'echo heard; exit' TERM; echo ready; while :; do sleep 60 & wait; done"
     child, _ = start_script(f'sh -c "{stray}" & sleep 60', tmp_path / "log")
     assert stop(child) == [child.identity] and not child.identity.family()
     assert (tmp_path / "log").read_text() == "ready\nheard\n"
