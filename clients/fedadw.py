@@ -43,10 +43,10 @@ class FedAdwClient(Client):
         metrics = learnt | self.train(received.lr)
         update = self.model.vector() - received["model"]
         if self.params.adaptive and np.isfinite(update).all():
-            times = np.array([learnt["ala-epochs"]], np.float32)
-            self.context.state.update(
-                {"model": self.model.vector(), "weights": weights, "learnt": times}
-            )
+            own = {"model": self.model.vector(), "weights": weights}
+            if learnt["ala-epochs"]:
+                own["learnt"] = np.array([learnt["ala-epochs"]], np.float32)
+            self.context.state.update(own)
         vectors = {"update": update, "ala_weights": weights}
         return Reply(vectors, metrics | self.describe(update, received))
 
@@ -72,7 +72,7 @@ class FedAdwClient(Client):
         if not self.params.adaptive or "model" not in state:
             return np.ones(self.model.size - top, np.float32), {"ala-epochs": 0}
         ala = LocalAggregation(self, top, state, next_round)
-        epochs = ala.learn(first=bool(state["learnt"][0] == 0))
+        epochs = ala.learn(first=not np.any(state.get("learnt", 0)))
         weights = ala.weights.cpu().numpy()
         seen = {"ala-mean": float(weights.mean()), "ala-min": float(weights.min())}
         return weights, seen | {"ala-std": float(weights.std()), "ala-epochs": epochs}

@@ -24,6 +24,7 @@ from fedsuite.core.settings import (
     UserError,
     build,
     defaults,
+    flatten,
     invalid,
     kebab,
     setting,
@@ -307,15 +308,6 @@ def all_defaults() -> dict[str, Scalar]:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a run-config file: kebab-case keys, algorithms' own as tables or dotted keys."""
     return flatten(files.read_toml(path))
-
-
-def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Write settings of tables as dotted keys: ``{"taco": {"kappa": 1}}`` as ``taco.kappa``."""
-    flat: dict[str, Any] = {}
-    for key, value in tables.items():
-        inner = isinstance(value, Mapping)
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if inner else {key: value}
-    return flat
 
 
 def _shared_fields() -> list[dataclasses.Field[Any]]:

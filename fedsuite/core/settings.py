@@ -113,6 +113,15 @@ def defaults(cls: type[Any]) -> dict[str, Any]:
     return {kebab(f.name): f.default for f in dataclasses.fields(cls)}
 
 
+def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Write settings of tables as dotted keys: ``{"taco": {"kappa": 1}}`` as ``taco.kappa``."""
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        inner = isinstance(value, Mapping)
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if inner else {key: value}
+    return flat
+
+
 def spell(value: object) -> str:
     """Write a value as the user does: ``True`` true."""
     return str(value).lower() if isinstance(value, bool) else str(value)

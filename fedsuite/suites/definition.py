@@ -17,9 +17,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fedsuite.config import RunConfig, flatten, parse
+from fedsuite.config import RunConfig, parse
 from fedsuite.core.files import read_toml
-from fedsuite.core.settings import UserError, defaults, invalid, suggest
+from fedsuite.core.settings import UserError, defaults, flatten, invalid, suggest
 from fedsuite.metrics import SUMMARY_METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.suites.paper_numbers import paper_numbers, sources

@@ -274,3 +274,23 @@ def test_what_is_sent_has_a_length_per_class_and_feature(tmp_path: Path) -> None
     wide = FlatModel(nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3)))
     client = FedTgpClient(context(tmp_path, [1.0], [0], model=wide), FedTgpParams())
     assert (client.length("prototypes"), client.length("counts")) == (15, 3)
+
+
+def test_a_client_without_test_rows_has_no_score(tmp_path: Path) -> None:
+    here = context(tmp_path, [1.0], [0])
+    here.task.split.own_test[0] = np.arange(0)
+    received = [np.ones((2, 1), np.float32), np.ones(2, np.float32)]
+    scored = FedTgpClient(here, FedTgpParams()).evaluate(received, {})
+    assert scored == (0.0, 0, {"correct": 0, "head-correct": 0})
+
+
+def test_one_known_prototype_is_the_nearest_to_everything(tmp_path: Path) -> None:
+    """The head says class 0 to both rows of class 1, of which alone there is a prototype."""
+    here = context(tmp_path, [1.0, 2.0], [1, 1], start=[1, 1, 0])
+    assert evaluate(here, [0, 9], [0, 1]) == {"correct": 2, "head-correct": 0}
+
+
+def test_means_of_features_are_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24; the mean of 2^24, 1 and 1 is (2^24 + 2)/3 = 5592406."""
+    features = np.array([[2.0**24], [1.0], [1.0]], np.float32)
+    assert class_means(features, np.zeros(3, int), 1)[0].tolist() == [[5592406.0]]

@@ -58,3 +58,8 @@ def test_a_freeloader_of_taco_states_the_norm_of_what_it_sends(tmp_path: Path) -
     fit(cls, place(tmp_path, TWO_STEPS, 1), [0, 0], [0, 0], **settings)
     (_,), _, metrics = fit(cls, place(tmp_path, TWO_STEPS, 2), [3, 4], [1, 1], **settings)
     assert metrics["norm"] == 5.0
+
+
+def test_a_freeloader_claims_steps_and_no_loss(tmp_path: Path) -> None:
+    _, count, metrics = fit(freeloading(FedAvgClient), place(tmp_path, TWO_STEPS), [3, 4])
+    assert metrics == {"steps": 2, "loss": 0.0} and count == 1

@@ -49,3 +49,13 @@ def test_a_client_names_its_strategys_settings(name: str) -> None:
     assert named in (None, algorithm.strategy.Params.__name__)
     if defaults(algorithm.strategy.Params) and named is None:
         assert algorithm.client.__name__ == "FedAvgClient", "its settings are the server's alone"
+
+
+WITH_MODELS_OF_THEIR_OWN = {"apple", "fedadw", "fedamp", "fedfomo", "fedtgp", "local", "pfedme"}
+WITHOUT_A_SHARED_MODEL = {"apple", "fedamp", "fedfomo", "fedtgp", "local"}
+
+
+def test_whose_clients_have_models_of_their_own() -> None:
+    found = {name: registry.find(name) for name in registry.ALGORITHMS}
+    assert {n for n, a in found.items() if a.client.personal} == WITH_MODELS_OF_THEIR_OWN
+    assert {n for n, a in found.items() if not a.strategy.shares_model} == WITHOUT_A_SHARED_MODEL

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from clients.state import ClientState, check_states, list_states
+from clients.state import ClientState, check_states, checksum, list_states
 from fedsuite.core.settings import UserError
 
 
@@ -139,3 +139,18 @@ def test_a_state_that_the_server_knows_of_cannot_be_missing(tmp_path: Path) -> N
     with pytest.raises(UserError, match="state after round 1 is missing"):
         ClientState(tmp_path / "empty", 3, 2, 0, known_round=1).load()
     assert ClientState(tmp_path / "empty", 3, 2, 0).newest == 0
+
+
+def test_the_first_client_whose_state_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="state of client 2 after round 7"):
+        check_states(tmp_path, {9: 1, 2: 7})
+
+
+def test_the_checksum_does_not_depend_on_the_order_of_entries(tmp_path: Path) -> None:
+    """The file has an order of its own; names belong to the sum, and so does what they name."""
+    one, two = np.ones(1, np.float32), np.arange(2.0)
+    assert checksum({"z": one, "a": two}) == checksum({"a": two, "z": one})
+    assert checksum({}) == "00000000"
+    assert checksum({"z": one}) != checksum({"y": one}) != checksum({"y": 2 * one})
+    ClientState(tmp_path, 3, 1, 0).save({"z": one, "m": two, "a": one})
+    assert set(ClientState(tmp_path, 3, 2, 0).load()) == {"a", "m", "z"}

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import nn
 
+from clients.apple import AppleClient
 from clients.base import ClientContext, Training
 from clients.fedadw import FedAdwClient
 from clients.feddual import FedDualClient
@@ -25,6 +26,7 @@ from clients.local import LocalClient
 from clients.pfedme import PFedMeClient
 from clients.state import ClientState
 from fedsuite.core.flat_model import FlatModel
+from strategies.apple import AppleParams
 from strategies.fedadw import FedAdwParams
 from strategies.feddual import FedDualParams
 from strategies.fedfomo import FedFomoParams
@@ -316,3 +318,20 @@ def test_fedadw_learns_its_mixture_on_the_batchs_statistics(tmp_path: Path) -> N
     start = own + gap * weights
     np.testing.assert_allclose(kept(tmp_path)["model"], start - 0.5 * gradient(start), rtol=1e-5)
     np.testing.assert_allclose(here.model.buffer_vector(), moved(stats(7, 3)), rtol=1e-6)
+
+
+# APPLE
+
+
+def test_apple_trains_on_the_batchs_statistics_and_keeps_its_own(tmp_path: Path) -> None:
+    """One core, (-1, 1), which is the personal model; its statistics begin at (0, 1)."""
+    params = AppleParams(p_lr=0.0)
+    weights = UP.astype(np.float64)
+    for number in (1, 2):
+        here = context(tmp_path, stats(7, 3), number)
+        AppleClient(here, params).fit(
+            [UP[None], np.ones(1, np.float32)], {"lr": 0.5, "penalty": 0.0}
+        )
+        weights -= 0.5 * gradient(weights)
+        np.testing.assert_allclose(kept(tmp_path)["core"], weights, rtol=1e-5)
+        np.testing.assert_allclose(kept(tmp_path)["buffers"], moved(stats(0, 1), number), rtol=1e-6)

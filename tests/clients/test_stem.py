@@ -148,3 +148,9 @@ def test_a_freeloader_sends_two_vectors(tmp_path: Path) -> None:
     cls = freeloading(StemClient)
     vectors, _, _ = fit(cls, context, [0, 0], [1, 1], params=HALF, last_step=0.5)
     assert [vector.tolist() for vector in vectors] == [[0, 0], [0, 0]]
+
+
+def test_the_papers_form_without_memory_takes_its_last_step_itself(tmp_path: Path) -> None:
+    context, params = place(tmp_path, TWO_STEPS), StemParams(a=1.0)
+    (update, _), _, _ = fit(StemClient, context, [0, 0], [7, 7], params=params, last_step=0.5)
+    assert update.tolist() == [0.75, 2.25]

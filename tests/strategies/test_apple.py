@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord
+from scripted import ScriptedGrid, hosted
 
+from fedsuite.core.messages import read_instructions, write_arrays
 from strategies.apple import Apple, AppleParams, loss_schedule
 from strategies.base import Round, RunInfo
 
@@ -59,3 +62,31 @@ def test_cores_survive() -> None:
     again.load_state({name: np.copy(v) for name, v in strategy.state().items()})
     assert np.array_equal(again.broadcast()["cores"], strategy.broadcast()["cores"])
     assert again.known.tolist() == [True, False, True]
+
+
+def test_the_pull_fades_with_the_round_that_is_trained() -> None:
+    """Over L = 2 rounds: 0.1, then 0.1 * 0.001^(1/2), then none."""
+    sent = []
+    for number in (1, 2, 3):
+        strategy = hosted(server())
+        arrays = write_arrays({"model": np.full(2, 10, np.float32)})
+        grid = ScriptedGrid(lambda message: message)
+        messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
+        instructions = [read_instructions(message.content) for message in messages]
+        sent += [one.config["penalty"] for many in instructions for one in many.values()]
+    assert sent == pytest.approx([0.1] * 3 + [0.00316228] * 3 + [0.0] * 3, rel=1e-5)
+
+
+def test_a_client_that_joins_has_the_initial_model_as_its_core() -> None:
+    """Client 3 of two rows: shares 1/6, 1/6, 1/3, 1/3; the others' cores stay."""
+    strategy = server()
+    strategy.aggregate(received([2], [[1, 2]]))
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2}
+    strategy.grow(RunInfo(num_clients=4, client_sizes=sizes, seed=0, num_rounds=20))
+    sent = strategy.broadcast()
+    assert sent["cores"].tolist() == [[10, 10], [10, 10], [11, 12], [10, 10]]
+    np.testing.assert_allclose(sent["shares"], [1 / 6, 1 / 6, 1 / 3, 1 / 3], rtol=1e-6)
+    assert strategy.known.tolist() == [False, False, True, False]
+    assert sent["cores"].dtype == sent["shares"].dtype == np.float32
+    strategy.aggregate(received([3], [[-1, 0]]))
+    assert strategy.broadcast()["cores"][3].tolist() == [9, 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from fedsuite.core.messages import (
     write_results,
 )
 from fedsuite.core.settings import UserError
+from fedsuite.core.vector import Vector
 from strategies.avg import Avg
+from strategies.base import Round
 from strategies.fedavg import FedAvg, FedAvgParams
 from strategies.fedprox_tailored import FedProxTailored
 from strategies.taco import Taco
@@ -273,3 +276,44 @@ def test_a_rejected_round_leaves_no_trace_in_the_strategy() -> None:
     assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
     assert "not finite" in strategy.round_record.scalars["note"]
     assert strategy.gradient.size == 0 and (strategy.alpha == 0.1).all()
+
+
+def test_one_number_of_the_aggregate_that_is_not_finite_is_enough() -> None:
+    huge = {c: result(c, [3e38, 0]) for c in range(3)}
+    strategy = FedAvg(run_info(server_lr=100.0))
+    assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
+    assert strategy.round_record.is_void
+    one_round(strategy, reply_with(UPDATES), [7, 8])
+    assert not strategy.round_record.is_void
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.0, 3.0])
+def test_any_rate_of_the_server_scales_the_move(rate: float) -> None:
+    model = one_round(FedAvg(run_info(server_lr=rate)), reply_with(UPDATES), [0, 0])
+    assert np.array_equal(model, [2.125 * rate, 2.75 * rate])
+
+
+def test_processor_time_is_summed_if_everybody_sent_it() -> None:
+    seconds = {"cpu-seconds": 1.5}
+    all_sent = {c: result(c, [1, 1], **seconds) for c in range(3)}
+    for answers, expected in ((all_sent, 4.5), (all_sent | {1: result(1, [1, 1])}, None)):
+        strategy = FedAvg(run_info())
+        one_round(strategy, reply_with(answers), [0, 0])
+        assert strategy.round_record.scalars["client_cpu_seconds"] == expected
+
+
+class Overflowing(FedAvg):
+    """Computes infinite numbers, and what is no number from them."""
+
+    def aggregate(self, this_round: Round) -> Vector:
+        infinite = this_round.updates[0] * np.float32(1e38)
+        return infinite - infinite
+
+
+def test_numbers_that_overflow_are_noted_and_not_warned_of() -> None:
+    huge = {c: result(c, [1e38, 1]) for c in range(3)}
+    strategy = Overflowing(run_info())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(one_round(strategy, reply_with(huge), [7, 8]), [7, 8])
+    assert "not finite" in strategy.round_record.scalars["note"]

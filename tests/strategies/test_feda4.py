@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedsuite.config import parse
 from fedsuite.core.vector import Doubles, Vector
 from strategies.base import Round, RunInfo
 from strategies.feda4 import (
@@ -31,8 +32,11 @@ def test_concentration_by_hand() -> None:
 
 
 def test_weights_by_hand() -> None:
-    """Phi (0, 0.5): trust 1 and 0.5, weights 2/3 and 1/3. All collapsed: uniform."""
+    """Phi (0, 0.5): trust 1 and 0.5, weights 2/3 and 1/3; so are they of less trust in the same
+    ratio. All collapsed: uniform.
+    """
     np.testing.assert_allclose(anti_bias_weights(np.array([0.0, 0.5])), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(anti_bias_weights(np.array([0.5, 0.75])), [2 / 3, 1 / 3])
     np.testing.assert_allclose(anti_bias_weights(np.array([1.0, 1.0])), [0.5, 0.5])
 
 
@@ -130,3 +134,83 @@ def test_neither_is_fedavg() -> None:
 def test_a_low_similarity_marks_a_client_too() -> None:
     _, this_round = play(tau_sim=1.0)
     assert this_round.per_client["biased"].tolist() == [True, True]
+
+
+# Two epochs: client 0 goes (2, 0) and (0, 2), client 1 goes (4, 0) and (2, 0).
+PATHS = np.array([[2, 0, 0, 2], [4, 0, 2, 0]], np.float32)
+ENDS = np.array([[2, 2], [6, 0]], np.float32)
+SCORES = {2.0: ([0.25] * 4, 0.9), 6.0: ([0.5, 0.5, 0.0, 0.0], 0.1)}
+
+
+def play_two_epochs(
+    scores: dict[float, tuple[list[float], float]] = SCORES, **params: object
+) -> tuple[Vector, Round]:
+    def probe(model: Vector, buffers: Vector) -> tuple[Doubles, float]:
+        probabilities, accuracy = scores[float(model[0])]
+        return np.array(probabilities), accuracy
+
+    sizes = {0: 1, 1: 1}
+    info = RunInfo(num_clients=2, client_sizes=sizes, seed=0, local_epochs=2, probe=probe)
+    strategy = FedA4(info, FedA4Params(**params))  # type: ignore[arg-type]
+    strategy.model = np.zeros(2, np.float32)
+    compact = params.get("trajectory") == "compact"
+    arrays = {"update": ENDS} | ({} if compact else {"trajectory": PATHS})
+    assert strategy.lengths() == {name: rows.shape[1] for name, rows in arrays.items()}
+    this_round = Round(
+        number=1,
+        model=strategy.model,
+        clients=[0, 1],
+        arrays=arrays,
+        buffers=np.zeros((2, 0), np.float32),
+        num_examples=np.ones(2),
+        num_steps=np.ones(2),
+        lr=0.1,
+    )
+    return strategy.aggregate(this_round), this_round
+
+
+@pytest.mark.parametrize("trajectory", ["full", "compact"])
+def test_two_epochs_by_hand(trajectory: str) -> None:
+    """Mean changes g = (1, 1) and (3, 0), gbar = (2, 1/2); theta 1/4: g' = (1.25, 0.875) and
+    (2.75, 0.125). Phi (0, 1/2): weights 2/3, 1/3, and the second is biased, just at tau_conc.
+
+    Accuracies 0.9 and 0.1 are 0.4 off their mean: with beta = ln 2 / 0.16 both penalties are 1/2.
+    w = 2/3 (2, 2) + 1/3 (6, 0) + 0.6 (1/3 (1.25, 0.875) - 1/6 (2.75, 0.125))
+    = (3.333333 - 0.025, 1.333333 + 0.1625). The sum of the changes gives the same as their path.
+    """
+    beta = math.log(2) / 0.16
+    model, this_round = play_two_epochs(
+        trajectory=trajectory, eta=0.6, theta=0.25, tau_conc=0.5, beta=beta
+    )
+    np.testing.assert_allclose(model, [3.308333, 1.495833], atol=1e-5)
+    seen = this_round.per_client
+    assert seen["biased"].tolist() == [False, True]
+    np.testing.assert_allclose(seen["penalty"], [0.5, 0.5])
+    np.testing.assert_allclose(seen["similarity"][0], 2.5 / math.sqrt(2 * 4.25))
+    if trajectory == "full":
+        assert seen["path_length"].tolist() == [4, 6] and seen["turning"].tolist() == [0, 1]
+    else:
+        assert "path_length" not in seen
+
+
+def test_a_client_whose_predictions_are_no_numbers_is_all_bias() -> None:
+    """Phi 1 and accuracy 0, whatever the probe says of it: no weight, and the mean is 0.45."""
+    broken = SCORES | {6.0: ([math.nan, 0.5, 0.25, 0.25], 0.8)}
+    model, this_round = play_two_epochs(broken, eta=0.0)
+    assert np.array_equal(model, [2, 2])
+    assert this_round.per_client["phi"].tolist() == [0, 1]
+    assert this_round.per_client["probe_accuracy"].tolist() == [0.9, 0]
+    np.testing.assert_allclose(this_round.per_client["penalty"], [math.exp(-(0.45**2))] * 2)
+
+
+def test_turning_is_the_mean_over_successive_steps() -> None:
+    """(1, 0), (0, 1), (0, 2), (0, -3): cosines 0, 1 and -1 have the mean 0; length 7."""
+    paths = np.array([[[1, 0], [0, 1], [0, 2], [0, -3]], [[1, 0], [1, 0], [1, 0], [0, 1]]])
+    lengths, turns = path_statistics(paths.astype(np.float32))
+    assert lengths.tolist() == [7, 4] and turns.tolist() == [0, pytest.approx(2 / 3)]
+
+
+def test_the_probe_set_has_a_row_per_class_unless_said_otherwise() -> None:
+    assert parse({"algo": "feda4"}).probe_per_class == 1
+    assert parse({"algo": "feda4", "probe-per-class": 3}).probe_per_class == 3
+    assert parse({"algo": "fedavg"}).probe_per_class == 0

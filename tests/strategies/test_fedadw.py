@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import ScriptedGrid, hosted, reply_with, run_info
 
+from fedsuite.core.messages import Result, write_arrays
 from strategies.base import Round, RunInfo
 from strategies.fedadw import FedAdw, FedAdwParams, discrepancy_weights
+from strategies.replies import check_update
 
 
 def test_weights_by_hand() -> None:
@@ -47,13 +51,16 @@ def test_weights_are_shares(rows: list[tuple[int, float]], x: float, y: float) -
         ({"discrepancy_sign": "reward"}, (0.6 + 3 * 1.1) / 1.7),
     ],
 )
-def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
-    """Equal samples, updates 1 and 3, discrepancies 0 and 4.
+@pytest.mark.parametrize("largest", [4.0, 0.25])
+def test_a_round_by_hand(params: dict[str, Any], expected: float, largest: float) -> None:
+    """Equal samples, updates 1 and 3, discrepancies 0 and 4 (or a quarter, where they are scaled).
 
     Divided by their sum they are 0 and 1: weights 0.6 and 0.1, that is 6/7 and 1/7: 9/7.
     As they are, 0.5 - 2 + 0.1 < 0: the second has no weight. By samples the mean is 2.
     Rewarded, the weights are 0.6 and 1.1 of 1.7.
     """
+    if "normalise_discrepancy" in params:
+        largest = 4.0
     strategy = FedAdw(
         RunInfo(num_clients=2, client_sizes={0: 1, 1: 1}, seed=0), FedAdwParams(**params)
     )
@@ -67,7 +74,7 @@ def test_a_round_by_hand(params: dict[str, Any], expected: float) -> None:
             num_examples=np.ones(2),
             num_steps=np.ones(2),
             lr=0.1,
-            metrics=[{"discrepancy": 0.0}, {"discrepancy": 4.0}],
+            metrics=[{"discrepancy": 0.0}, {"discrepancy": largest}],
         )
     )
     assert model[0] == pytest.approx(expected)
@@ -134,3 +141,52 @@ def test_only_the_top_layers_weights_are_expected() -> None:
     strategy = FedAdw(info, FedAdwParams(send_weights=True, ala_layers=1))
     assert strategy.lengths()["ala_weights"] == 4
     assert "ala_weights" not in FedAdw(info).lengths()
+
+
+def test_where_all_classes_are_even_only_the_offset_counts() -> None:
+    """One and three samples, no discrepancy: 0.25 + 0.1 and 0.75 + 0.1 of 1.2."""
+    strategy = FedAdw(RunInfo(num_clients=2, client_sizes={0: 1, 1: 3}, seed=0))
+    this_round = Round(
+        number=1,
+        model=np.zeros(1, np.float32),
+        clients=[0, 1],
+        arrays={"update": np.zeros((2, 1), np.float32)},
+        buffers=np.zeros((2, 0), np.float32),
+        num_examples=np.array([1.0, 3.0]),
+        num_steps=np.ones(2),
+        lr=0.1,
+        metrics=[{"discrepancy": 0.0}] * 2,
+    )
+    strategy.aggregate(this_round)
+    np.testing.assert_allclose(this_round.per_client["weight"], [0.35 / 1.2, 0.85 / 1.2])
+
+
+def test_the_global_models_accuracy_is_over_all_clients_rows() -> None:
+    """1 of 2, 3 of 4 and 0 of 2 rows: 4 of 8; whoever does not say is not counted."""
+    right = {0: (1, 2), 1: (3, 4), 2: (0, 2)}
+    answers = {
+        c: Result(c, {}, {"num-examples": n, "correct": 0, "global-correct": k})
+        for c, (k, n) in right.items()
+    }
+    arrays = write_arrays({"model": np.zeros(2, np.float32)})
+    for changed, expected in (({}, 0.5), ({1: Result(1, error="no")}, 0.25)):
+        strategy = hosted(FedAdw(run_info(personal_eval=True)))
+        grid = ScriptedGrid(reply_with(answers | changed))
+        messages = list(strategy.configure_evaluate(1, arrays, ConfigRecord(), grid))
+        metrics = strategy.aggregate_evaluate(1, grid.send_and_receive(messages))
+        assert metrics is not None and metrics["personal-mean"] == 0
+        assert strategy.round_record.scalars["personal_global_accuracy"] == expected
+    silent = {c: Result(c, {}, {"num-examples": 1, "correct": 0}) for c in range(3)}
+    strategy = hosted(FedAdw(run_info(personal_eval=True)))
+    grid = ScriptedGrid(reply_with(silent))
+    messages = list(strategy.configure_evaluate(1, arrays, ConfigRecord(), grid))
+    strategy.aggregate_evaluate(1, grid.send_and_receive(messages))
+    assert "personal_global_accuracy" not in strategy.round_record.scalars
+
+
+def test_a_discrepancy_is_from_none_to_a_hundred() -> None:
+    def check(value: float) -> str:
+        sent = Result(0, {}, {"num-examples": 1, "discrepancy": value})
+        return check_update(sent, {}, (), FedAdw.limits)
+
+    assert check(0.0) == check(100.0) == "" and check(-0.1) and check(100.5)

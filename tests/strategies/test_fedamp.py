@@ -132,6 +132,7 @@ def test_a_round_by_hand() -> None:
     np.testing.assert_allclose(clouds[2], [14 - 4 / math.e, 10], rtol=1e-6)
     assert clouds[1].size == clouds[3].size == 0
     np.testing.assert_allclose(this_round.per_client["self_attention"], 1 - 1 / math.e)
+    assert this_round.scalars == {"mean_self_attention": pytest.approx(1 - 1 / math.e)}
 
 
 def test_who_stays_away_is_remembered_and_state_survives() -> None:
@@ -197,3 +198,21 @@ def test_a_heuristic_round_by_hand() -> None:
 
 def test_the_default_pull_is_a_tenth_and_by_distances() -> None:
     assert FedAmpParams().lam == 0.1 and not FedAmpParams().heuristic
+
+
+def test_the_unit_is_the_median_over_pairs_that_differ() -> None:
+    """Squared distances 0, 2 and 4: the unit is 3, the median of 2 and 4."""
+    weights = attention(np.array([[0.0, 0, 2], [0, 0, 4], [2, 4, 0]]), 1.0, 1.0)
+    a, b = math.exp(-2 / 3) / 2, math.exp(-4 / 3) / 2
+    expected = [[0.5 - a, 0.5, a], [0.5, 0.5 - b, b], [a, b, 1 - a - b]]
+    np.testing.assert_allclose(weights, expected)
+
+
+def test_a_client_that_joins_attends_to_itself_alone() -> None:
+    strategy = server(2)
+    strategy.aggregate(received([[0, 0], [4, 0]], [0, 1]))
+    before = strategy.attention.copy()
+    strategy.grow(RunInfo(num_clients=3, client_sizes=dict.fromkeys(range(3), 1), seed=0))
+    assert np.array_equal(strategy.attention[:2, :2], before)
+    assert strategy.attention[2].tolist() == strategy.attention[:, 2].tolist() == [0, 0, 1]
+    assert strategy.instruction(2).arrays["cloud"].size == 0

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsuite.core.messages import Result
 from strategies.base import Round, RunInfo
 from strategies.fedbac import FedBac, FedBacParams, consensus_weights, couplings, spearman
+from strategies.replies import check_update
 
 
 def test_weights_by_hand() -> None:
@@ -138,3 +143,104 @@ def test_clients_hear_which_round_of_theirs_counted_last() -> None:
     again = FedBac(FEDERATION)
     again.load_state(strategy.state())
     assert again.instruction(0).config == {"counted": 2}
+
+
+def current(clients: int = 3, **params: Any) -> FedBac:
+    """A server that compares with a momentum of its own, beta 0: this round's mean by samples."""
+    info = RunInfo(num_clients=clients, client_sizes=dict.fromkeys(range(clients), 1), seed=0)
+    settings: dict[str, Any] = {"beta": 0.0, "reference": "current", "score_clients": False}
+    strategy = FedBac(info, FedBacParams(**(settings | params)))
+    strategy.model = np.zeros(2, np.float32)
+    return strategy
+
+
+def play(
+    strategy: FedBac,
+    updates: list[list[float]],
+    number: int = 1,
+    clients: list[int] | None = None,
+    samples: list[float] | None = None,
+) -> Round:
+    count = len(updates)
+    this_round = Round(
+        number=number,
+        model=strategy.model,
+        clients=clients or list(range(count)),
+        arrays={"update": np.array(updates, np.float32)},
+        buffers=np.zeros((count, 0), np.float32),
+        num_examples=np.array(samples or [1.0] * count),
+        num_steps=np.ones(count),
+        lr=0.1,
+        metrics=[{"consensus": 0.5, "reliability": 0.5, "accuracy": 0.5}] * count,
+    )
+    strategy.model = strategy.aggregate(this_round)
+    return this_round
+
+
+def test_steadiness_is_over_each_clients_own_cosines() -> None:
+    """Clients 1 and 2 of three send (3, 3), (3, -3): mean (3, 0), both cosines 1/sqrt 2.
+
+    Then all send (0, 4), (0, 4), (0, -2): mean (0, 2), cosines 1, 1, -1. Client 1's variance over
+    0.707107 and 1 is 0.292893^2/4 = 0.021447, client 2's over 0.707107 and -1 is 1.707107^2/4;
+    client 0 has one value, so none. That one entry of the mean is zero does not matter.
+    """
+    strategy = current(alpha=2.0, floor=0.0)
+    first = play(strategy, [[3, 3], [3, -3]], clients=[1, 2])
+    np.testing.assert_allclose(first.per_client["cosine"], [np.sqrt(0.5)] * 2)
+    np.testing.assert_allclose(first.per_client["reliability"], [1, 1])
+    second = play(strategy, [[0, 4], [0, 4], [0, -2]], number=2)
+    np.testing.assert_allclose(second.per_client["cosine"], [1, 1, -1])
+    expected = [1, np.exp(-2 * 0.0214466), np.exp(-2 * (np.sqrt(0.5) + 1) ** 2 / 4)]
+    np.testing.assert_allclose(second.per_client["reliability"], expected, rtol=1e-5)
+    np.testing.assert_allclose(second.per_client["consensus"], [1, 1, 0])
+    weight = expected[1] / (1 + expected[1])
+    np.testing.assert_allclose(second.per_client["weight"], [1 - weight, weight, 0], rtol=1e-5)
+    assert strategy.histories[:, -1, 0].tolist() == [2, 2, 2]
+    assert strategy.histories[:, -2, 0].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("window", "variance"), [("values", 0.0), ("rounds", 1.0)])
+def test_the_window_on_the_server_by_hand(window: str, variance: float) -> None:
+    """H = 1: by values the last cosine alone, by rounds those of the last round and this.
+
+    Against the mean in round 1 (cosine -1) and with it in round 2 (cosine 1): variance 1.
+    """
+    strategy = current(2, history=1, window=window)
+    play(strategy, [[3, 0], [-1, 0]])
+    this_round = play(strategy, [[3, 0], [1, 0]], number=2)
+    np.testing.assert_allclose(this_round.per_client["reliability"], [1, np.exp(-variance)])
+    this_round = play(strategy, [[3, 0], [1, 0]], number=4)
+    np.testing.assert_allclose(this_round.per_client["reliability"], [1, 1])
+
+
+def test_without_any_reference_nobody_agrees_and_nothing_is_remembered() -> None:
+    """(3, 0) of one sample and (-1, 0) of three cancel: weights by samples, and no floor."""
+    strategy = current(2)
+    this_round = play(strategy, [[3, 0], [-1, 0]], samples=[1, 3])
+    np.testing.assert_allclose(this_round.per_client["weight"], [0.25, 0.75])
+    assert this_round.per_client["consensus"].tolist() == [0, 0]
+    assert this_round.per_client["reliability"].tolist() == [1, 1]
+    assert not strategy.histories.any() and not strategy.momentum.any()
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_how_scores_go_with_weights_is_recorded_if_clients_score(scored: bool) -> None:
+    this_round = play(current(2, score_clients=scored), [[3, 0], [1, 0]])
+    assert ("fairness_gap" in this_round.scalars) == scored
+
+
+def test_a_score_may_be_one_and_the_rounding_beyond_it() -> None:
+    def check(value: float) -> str:
+        scores = dict.fromkeys(FedBac.needs_metrics, value)
+        return check_update(Result(0, {}, {"num-examples": 1, **scores}), {}, (), FedBac.limits)
+
+    assert check(0.0) == check(1.0) == check(1.0 + 1e-6) == ""
+    assert "for consensus" in check(1.0 + 1.5e-6) and "for consensus" in check(-1e-9)
+
+
+def test_the_servers_rate_scales_the_move_and_not_the_momentum() -> None:
+    """Half of the mean (2, 0) of (3, 0) and (1, 0)."""
+    strategy = current(2)
+    strategy.info = dataclasses.replace(strategy.info, server_lr=0.5)
+    play(strategy, [[3, 0], [1, 0]])
+    assert strategy.model.tolist() == [1, 0] and strategy.momentum.tolist() == [2, 0]

@@ -126,3 +126,18 @@ def test_instructions_differ_by_seed_round_and_client_only_by_lot() -> None:
             assert key == [tuple(strategy.instruction(c).config["peer-ids"]) for c in range(9)]
             seen[seed, number] = tuple(key)
     assert len(set(seen.values())) == 4
+
+
+def test_what_is_expected_of_a_client() -> None:
+    assert server(7).lengths() == {"update": 2, "statistics": 1, "gains": 7}
+
+
+def test_a_client_that_joins_is_unknown_and_has_no_affinities() -> None:
+    strategy = server(2)
+    gains = np.array([[0, 3], [4, 0]])
+    strategy.aggregate(received([0, 1], np.array([[1, 0], [0, 2]]), gains))
+    strategy.grow(RunInfo(num_clients=3, client_sizes=dict.fromkeys(range(3), 1), seed=0))
+    assert strategy.affinity.tolist() == [[0, 3, 0], [4, 0, 0], [0, 0, 0]]
+    assert strategy.instruction(2).config["peer-ids"] == [0, 1]
+    assert strategy.instruction(0).config["peer-ids"] == [1]
+    assert strategy.instruction(2).arrays["peer_statistics"].tolist() == [[1.5], [1]]

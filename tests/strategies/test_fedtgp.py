@@ -253,3 +253,59 @@ def test_only_prototypes_travel(experiment: Experiment) -> None:
 def test_two_classes_are_enough_for_a_margin() -> None:
     means = np.array([[0.0], [4.0]])
     assert adaptive_margin(means, "pairs", 100) == adaptive_margin(means, "nearest", 100) == 4
+
+
+@pytest.mark.parametrize(("hidden", "width"), [(0, 3), (5, 5)])
+def test_the_hidden_layer_is_as_wide_as_the_features_unless_said_otherwise(
+    hidden: int, width: int
+) -> None:
+    """Vectors 2 * 3, then 3 to the width and back, with offsets."""
+    strategy = server(2, 3, hidden=hidden)
+    assert strategy.network.size == 6 + (3 + 1) * width + (width + 1) * 3
+
+
+def test_the_first_network_is_within_its_bounds() -> None:
+    """64 numbers per class from N(0, 1); then within 1/8 of 0 for 64 inputs, 1/4 for 16."""
+    network = initial_network(50, 64, 16, np.random.default_rng(0))
+    vectors, *rest = cut(network.astype(np.float64), shapes_of(50, 64, 16))
+    assert abs(vectors.mean()) < 0.1 and vectors.std() == pytest.approx(1, abs=0.05)
+    for part, bound in zip(rest, (1 / 8, 1 / 8, 1 / 4, 1 / 4), strict=True):
+        assert -bound <= part.min() < -0.7 * bound and 0.7 * bound < part.max() <= bound
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 10])
+def test_the_loss_is_a_mean_over_points_however_they_are_batched(batch: int) -> None:
+    """Prototypes 3 and 1, which a rate of 1e-12 leaves. Points of class 0 at 2 and 3, of class 1
+    at 2; classes are 1/2 apart on average, the margin: distances 1, 1; 0, 2; 1, 1.
+
+    With the margin the losses are log(1 + e^d) with d = 1/2 + own - other: 1/2, -3/2 and 1/2.
+    """
+    params = {"prototype_epochs": 2, "prototype_lr": 1e-12, "prototype_batch": batch}
+    strategy = server(2, 1, **params)
+    network = np.array([3, 1, 1, 0, 1, 0], np.float32)
+    strategy.load_state({"expelled": [], "network": network, "known": np.ones(2, np.float32)})
+    this_round = send([[2, 2], [3, 0]], [[1, 1], [1, 0]])
+    strategy.aggregate(this_round)
+    losses = [math.log1p(math.exp(d)) for d in (0.5, -1.5, 0.5)]
+    assert this_round.scalars["margin"] == 0.5
+    assert this_round.scalars["prototype_loss"] == pytest.approx(sum(losses) / 3)
+
+
+def test_a_class_alone_has_nothing_to_keep_away_from() -> None:
+    """One class at 2, prototype 3 with E = 3, A = B = 1, a = b = 0: of a class alone the loss is 0
+    whatever the distance, so nothing moves.
+    """
+    strategy = server(1, 1, prototype_epochs=3, prototype_batch=1)
+    network = np.array([3, 1, 0, 1, 0], np.float32)
+    strategy.load_state({"expelled": [], "network": network, "known": np.ones(1, np.float32)})
+    this_round = send([[2], [2]], [[1], [1]])
+    strategy.aggregate(this_round)
+    assert this_round.scalars["prototype_loss"] == 0
+    assert strategy.network.tolist() == network.tolist()
+
+
+def test_means_of_classes_are_summed_in_float64() -> None:
+    """In float32, 2^24 + 1 is 2^24."""
+    sent = np.array([[[2.0**24]], [[1.0]]], np.float32)
+    means, _ = class_means(sent, np.ones((2, 1), dtype=bool))
+    assert means.tolist() == [[(2**24 + 1) / 2]]

@@ -200,3 +200,17 @@ def test_the_original_goes_on_after_a_power_cut_with_its_memory(
     again = experiment("foolsgold", **some, run_name="cut", resume=True)
     assert model(again) == model(whole)
     assert model(whole) != model(experiment("foolsgold", **some | {"foolsgold.variant": "taco"}))
+
+
+def test_cosines_of_pairs_may_be_negative() -> None:
+    rows = np.array([[2, 0], [-3, 0], [-3, 4]], np.float32)
+    expected = [[1, -1, -0.6], [-1, 1, 0.6], [-0.6, 0.6, 1]]
+    np.testing.assert_allclose(pairwise_cosines(rows), expected)
+
+
+def test_directions_count_as_one_up_to_rounding() -> None:
+    """Two at 1 - 4e-10 of each other; the third 0.5e-9 or 1.5e-9 from both."""
+    for gap, expected in ((0.5e-9, [1 / 3] * 3), (1.5e-9, [0, 0, 1])):
+        near, far = 1 - 4e-10, 1 - gap
+        similarity = np.array([[1, near, far], [near, 1, far], [far, far, 1]])
+        np.testing.assert_allclose(distinct_weights(similarity), expected, atol=1e-6)

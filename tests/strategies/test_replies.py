@@ -76,3 +76,41 @@ def test_every_number_of_a_client_is_bounded(name: str) -> None:
     assert problems(1e12) == problems(-1e12) == ["", ""]
     assert problems(6e307) == [f"invalid value 6e+307 for {name}"] * 2
     assert problems(-1.1e12) == [f"invalid value -1100000000000.0 for {name}"] * 2
+
+
+def test_replies_after_one_that_failed_count() -> None:
+    failed = Message(Error(1, "on fire"), reply_to=asked(1000))
+    good = Message(write_results([result(2, [0, 0])]), reply_to=asked(1001))
+    results, others = read_replies([failed, good], {1000: [3, 1], 1001: [2]})
+    assert [(r.client, r.error) for r in results] == [
+        (1, "node failed: on fire"), (2, ""), (3, "node failed: on fire"),
+    ]  # fmt: skip
+    assert others == []
+
+
+def test_those_not_asked_are_named_in_the_order_of_their_numbers() -> None:
+    content = write_results([result(client, [0, 0]) for client in (64, 5, 1)])
+    _, others = read_replies([Message(content, reply_to=asked(1000))], {1000: [1]})
+    assert [client for client, _ in others] == [5, 64]
+
+
+@pytest.mark.parametrize("name", ["steps", "seconds", "cpu-seconds"])
+def test_what_a_client_did_is_between_nothing_and_a_billion(name: str) -> None:
+    def check(value: float) -> str:
+        return check_update(Result(0, {}, {"num-examples": 1, name: value}), {}, ())
+
+    assert check(0.0) == check(1e9) == ""
+    assert check(-0.5) == f"invalid value -0.5 for {name}"
+    assert check(1.5e9) == f"invalid value 1500000000.0 for {name}"
+
+
+def test_a_score_has_both_of_its_numbers_or_there_were_no_rows() -> None:
+    def check(**metrics: float) -> str:
+        return check_score(Result(0, {}, {n.replace("_", "-"): v for n, v in metrics.items()}))
+
+    assert check(num_examples=0, correct=0) == check(num_examples=1, correct=0) == ""
+    assert check(num_examples=2) == "invalid value None for correct"
+    assert (
+        check(correct=0) == check(num_examples=0, correct=1) == ("invalid value 0 for num-examples")
+    )
+    assert check(num_examples=2, correct=2.5) == "invalid value 2.5 for correct"

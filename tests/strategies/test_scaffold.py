@@ -306,3 +306,32 @@ def test_two_tailored_rounds_on_two_bowls_by_hand(tmp_path: Path) -> None:
     meet(strategy, ScaffoldClient, tmp_path, 2)
     np.testing.assert_allclose(strategy.model, [-0.054968, 1.820033], atol=2e-6)
     np.testing.assert_allclose(strategy.control, [-0.018323, -0.393323], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("cls", "coefficient", "plain", "control"),
+    [
+        (Scaffold, 0.0, True, "update"),
+        (Scaffold, 0.0, False, "gradient"),
+        (Scaffold, 2.0, True, "gradient"),
+        (ScaffoldTailored, 0.0, True, "update"),
+        (ScaffoldTailored, 0.0, False, "gradient"),
+        (ScaffoldTailored, 1.0, True, "gradient"),
+    ],
+)
+def test_which_control_auto_is(
+    cls: type[Scaffold], coefficient: float, plain: bool, control: str
+) -> None:
+    """The update suffices where there is no correction, or the whole one that all share."""
+    strategy = strategy_of(cls, info={"plain_sgd": plain}, coefficient=coefficient)
+    assert strategy.instruction(0).params["control"] == control
+    sent = {"update": 2} | ({"control_change": 2} if control == "gradient" else {})
+    assert strategy.lengths() == sent
+
+
+def test_one_step_and_no_step_count_as_one() -> None:
+    """Update (-1, 0), lr 1/2, of two clients: dc = (2, 0), half of it."""
+    for steps in (0, 1):
+        update = np.array([[-1, 0]], np.float32)
+        move = control_move(update, np.zeros(2, np.float32), np.array([steps]), 0.5, 2)
+        assert move.tolist() == [1, 0]

@@ -12,7 +12,7 @@ from rounds import meet, play, strategy_of
 
 from clients.base import Training
 from clients.stem import StemClient
-from strategies.stem import Stem, server_move
+from strategies.stem import Stem, StemParams, server_move
 
 
 def test_one_more_step_by_hand() -> None:
@@ -98,3 +98,27 @@ def test_state_survives() -> None:
 def test_finite_in_finite_out(scale: float, numbers: list[float]) -> None:
     vector = np.array(numbers, np.float32) * np.float32(scale)
     assert np.isfinite(server_move(vector, -vector, 0.1)).all()
+
+
+def test_before_the_first_round_the_server_has_not_stepped() -> None:
+    strategy = strategy_of(Stem)
+    assert strategy.instruction(0).config == {"last-step": 0.0}
+    assert strategy.broadcast()["direction"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("form", "expected"), [("paper", [2, 1]), ("taco", [0, -1])])
+def test_without_memory_only_tacos_form_steps_along_the_direction(
+    form: str, expected: list[float]
+) -> None:
+    """Mean update (2, 1), v = (4, 4), lr 1/2, a = 1: clients took their last step themselves."""
+    strategy = strategy_of(Stem, a=1.0, form=form)
+    play(strategy, [[4, 0], [0, 2]], direction=[[8, 8], [0, 0]])
+    assert np.array_equal(strategy.model, expected)
+
+
+def test_the_papers_form_needs_steps_that_the_server_can_take() -> None:
+    refused = Stem.misfit(StemParams(), has_statistics=False, plain_steps=False)
+    assert "stem.form=paper needs plain local steps" in refused
+    assert Stem.misfit(StemParams(), False) == Stem.misfit(StemParams(), True, True) == ""
+    assert Stem.misfit(StemParams(form="taco"), False, plain_steps=False) == ""
+    assert Stem.misfit(StemParams(a=1.0), False, plain_steps=False) == ""

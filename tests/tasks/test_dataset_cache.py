@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,10 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
         load_dataset("digits", cache_dir=tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_folder_of_the_cache_is_named_by_the_data_and_its_source(tmp_path: Path) -> None:
+    """So that a new version of this package does not prepare everything again."""
+    load_dataset("digits", cache_dir=tmp_path)
+    identity = f'["digits", 1, "embedded", ["{version("scikit-learn")}"]]'
+    assert (tmp_path / f"digits-{hashlib.sha256(identity.encode()).hexdigest()[:16]}").is_dir()

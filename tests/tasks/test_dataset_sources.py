@@ -6,11 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 from mirrors import adult_rows, grey, sample_mirror, write_split
 
 from fedsuite.core.settings import UserError
+from tasks import sources
 from tasks.dataset_cache import load_dataset
 from tasks.datasets import DATASETS
 from tasks.sources import find_source
@@ -203,3 +205,43 @@ def test_cache_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"FEDSUITE_CACHE"):
         load_dataset("digits", cache_dir=tmp_path / "file" / "cache")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UserError("'mnist' on the hub has no column 'label'."), "^'mnist' on the hub has no col"),
+        (ValueError("first line.\nsecond"), r"was found neither .* as 'ylecun/mnist' \(first line"),
+        (ValueError(), r"\(ValueError\)"),
+    ],
+)
+def test_what_the_hub_raises_is_one_sentence(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence for the user stays as it is; of anything else its first line is the reason."""
+
+    def refuse(spec: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(sources, "_why_offline", lambda: "")
+    monkeypatch.setattr(sources, "_load_from_hub", refuse)
+    with pytest.raises(UserError, match=sentence):
+        sources._read_hub(DATASETS["mnist"], None)
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_without_a_network_the_hubs_library_looks_into_its_cache_alone(
+    offline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def refuse(spec: Any) -> None:
+        seen.append(datasets.config.HF_HUB_OFFLINE)
+        raise ValueError("not there")
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(sources, "_why_offline", lambda: "no network" if offline else "")
+    monkeypatch.setattr(sources, "_load_from_hub", refuse)
+    with pytest.raises(UserError, match="no network" if offline else "not there"):
+        sources._read_hub(DATASETS["mnist"], None)
+    assert seen == [offline] and datasets.config.HF_HUB_OFFLINE is False

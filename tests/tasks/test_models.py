@@ -320,3 +320,8 @@ def test_features_are_what_the_last_layer_reads(name: str, shape: DataShape) -> 
     assert features.shape == (3, last.in_features)
     torch.testing.assert_close(F.linear(features, last.weight, last.bias), logits)
     assert not last._forward_pre_hooks
+
+
+def test_a_single_pixel_is_enough_for_two_models() -> None:
+    with pytest.raises(UserError, match="has 1x1. Models for images this small: mlp, resnet18."):
+        build_model("cnn2", DataShape("image", (1, 1, 1), 10), 0)

@@ -257,3 +257,26 @@ def test_a_nodes_own_test_follows_seed_and_client(tmp_path: Path) -> None:
 
     assert len(held(0, 0)) == 6
     assert len({tuple(held(client, seed)) for client in (0, 1) for seed in (0, 1)}) == 4
+
+
+def test_gaps_that_came_after_the_agreement_are_refused(tmp_path: Path) -> None:
+    schema = agree("own", "label", {"a": heard(classes=["no"])})
+    late = pa.table({"age": [1.0, None], "way": ["bus", "bus"], "label": ["no", "no"]})
+    with pytest.raises(UserError, match="1 rows have no value in column 'age'"):
+        write_own_arrays(late, schema, tmp_path)
+
+
+def test_the_order_of_columns_changes_neither_the_agreement_nor_its_text() -> None:
+    sums = {"age": [2, 4, 10], "size": [2, 2, 2]}
+    words = {"way": ["bus"], "sex": ["f"]}
+    turned = {"numbers": dict(reversed(sums.items())), "categories": dict(reversed(words.items()))}
+    one, other = heard(numbers=sums, categories=words), heard(**turned)
+    there, back = (agree("own", "label", {"a": a, "b": b}) for a, b in ((one, other), (other, one)))
+    assert there == back and there.to_json() == back.to_json()
+    reordered = dataclasses.replace(there, scales=dict(reversed(list(there.scales.items()))))
+    assert reordered == there and reordered.to_json() == there.to_json()
+
+
+def test_classes_are_numbers_in_their_order_and_then_words() -> None:
+    nodes = {"a": heard(classes=["b", "10"]), "b": heard(classes=["2", "a"])}
+    assert agree("own", "label", nodes).classes == ("2", "10", "a", "b")

@@ -311,3 +311,12 @@ def test_the_hub_is_asked_for_the_datasets_own_subset_and_splits(
     assert asked == [options | {"partitioners": {"train": 1}}, "train", "test"]
     assert found.train.to_pydict() == {"image": ["train"], "label": [0]}
     assert found.test.to_pydict() == {"image": ["test"], "label": [0]}
+
+
+def test_half_an_image_is_no_image(tmp_path: Path) -> None:
+    """Its header can be read, and says how large it would be."""
+    noise = np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8)
+    half = encode(noise)["bytes"][:400]
+    given = {"image": [{"bytes": half, "path": None}], "label": [0]}
+    with pytest.raises(UserError, match="row 0 of the train split has no image"):
+        written("mnist", rows(given, given), tmp_path)

@@ -226,3 +226,22 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
         (tmp_path / name).touch()
     remove_unfinished(tmp_path)
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == set(kept)
+
+
+def test_lines_are_numbered_with_the_empty_ones(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.jsonl"
+    path.write_text('\n{"a": 1}\n\nbroken\n')
+    reader = LineReader(path)
+    assert reader.new_lines() == [{"a": 1}]
+    assert reader.damage == "line 4 of rounds.jsonl is damaged"
+    with path.open("a") as file:
+        file.write('{"a": 2}\nworse\n')
+    assert reader.new_lines() == [{"a": 2}] and reader.damaged == [4, 6]
+    path.write_text("")
+    assert LineReader(path).damage == ""
+
+
+def test_a_lock_that_cannot_be_written_says_where(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be written"):
+        acquire(tmp_path / "folder", 0.0, "")

@@ -136,3 +136,47 @@ def test_a_process_is_found_again_by_the_text_of_its_identity() -> None:
     assert Process.from_text(current.to_text()) == current
     assert Process.from_text(current.to_text()).is_running()
     assert not Process.from_text(f"{os.getpid()}@12.5").is_running()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "same"), [(0.0, True), (1.5, True), (-1.5, True), (2.5, False)]
+)
+def test_start_times_are_the_same_within_two_seconds(seconds: float, same: bool) -> None:
+    """What the system says of a start time differs a little from call to call."""
+    current = Process.current()
+    other = dataclasses.replace(current, started=current.started + seconds)
+    assert other.is_running() == Process.is_current(other.to_text()) == same
+    assert not Process.is_current(f"{os.getppid()}@{current.started + seconds}")
+
+
+def test_a_process_without_a_mark_has_no_family() -> None:
+    assert Process.current().family() == []
+
+
+def test_a_family_has_its_mark_and_not_one_that_begins_like_it() -> None:
+    one, other = (start(["sleep", "60"], mark=mark) for mark in ("mutual", "mutual2"))
+    try:
+        assert [member.pid for member in one.identity.family()] == [one.pid]
+        kill(one)
+        assert has_ended(one.pid) and not has_ended(other.pid)
+        assert one.returncode == -signal.SIGKILL
+    finally:
+        kill(other)
+
+
+def test_descendants_that_outlive_their_process_get_a_signal_of_their_own(tmp_path: Path) -> None:
+    stray = "trap 'echo heard; exit' TERM; echo ready; while :; do sleep 60 & wait; done"
+    child, _ = start_script(f'sh -c "{stray}" & sleep 60', tmp_path / "log")
+    assert stop(child) == [child.identity] and not child.identity.family()
+    assert (tmp_path / "log").read_text() == "ready\nheard\n"
+
+
+def test_a_child_has_the_environment_folder_and_streams_it_is_given(tmp_path: Path) -> None:
+    """Its input is empty, and what it says of errors goes where its output goes."""
+    environment = {"PATH": os.environ["PATH"], "GIVEN": "one"}
+    script = "pwd; echo $GIVEN $MISSING; cat; echo wrong >&2"
+    with (tmp_path / "log").open("wb") as output:
+        child = start(["sh", "-c", script], environment, name="talker", cwd=tmp_path, output=output)
+    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    assert child.wait(30) == 0 and child.identity.name == "talker"
+    assert (tmp_path / "log").read_text() == f"{tmp_path}\none\nwrong\n"
