@@ -22,6 +22,7 @@ from fuzz.draws import Case
 
 MAX_SENTENCE = 2000
 UNSAID = ("run-name", "results-dir", "resume")  # a command does not repeat where its run was
+OPTION = "--superlink"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ def _no_sentence(text: str) -> str:
 
 def _by_command(config: RunConfig) -> RunConfig:
     words = shlex.split(config.command())
-    values: dict[str, Any] = read_settings([], words[3:], here=False)
+    link = words.index(OPTION) if OPTION in words else len(words)
+    values: dict[str, Any] = read_settings([], words[3:link], here=False)
+    values["superlink"] = "".join(words[link + 1 :])
     kept = {key: value for key, value in config.flat().items() if key in UNSAID}
     return parse(values | kept | {"algo": words[2]}, idle="refuse")
 

@@ -260,7 +260,7 @@ def test_a_nodes_own_test_follows_seed_and_client(tmp_path: Path) -> None:
 
 
 def test_gaps_that_came_after_the_agreement_are_refused(tmp_path: Path) -> None:
-    schema = agree("own", "label", {"a": heard(classes=["no"])})
+    schema = agree("own", "label", {"a": heard(classes=["no", "yes"])})
     late = pa.table({"age": [1.0, None], "way": ["bus", "bus"], "label": ["no", "no"]})
     with pytest.raises(UserError, match="1 rows have no value in column 'age'"):
         write_own_arrays(late, schema, tmp_path)

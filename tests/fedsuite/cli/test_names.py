@@ -47,7 +47,7 @@ def test_a_file_is_no_folder_of_runs(option: str, capsys: pytest.CaptureFixture[
         assert "There are no runs in" in say(capsys, "list", "runs", option, "notes.txt", status=0)
     else:
         words = ["run", "fedavg", f"{option}=notes.txt", "model=mlp", "--engine", "inline"]
-        assert "for results-dir" in say(capsys, *words)
+        assert "cannot be made: Not a directory. Choose another results-dir" in say(capsys, *words)
 
 
 @pytest.fixture

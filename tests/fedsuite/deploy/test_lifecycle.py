@@ -279,7 +279,7 @@ def test_a_plan_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--nodes", "3", "--data", "here"], "1 paths for 3 SuperNodes"),
+        (["--nodes", "3", "--data", "here"], "1 path for 3 SuperNodes"),
         (["--data", "nowhere.csv"], "does not exist"),
     ],
 )

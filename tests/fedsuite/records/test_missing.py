@@ -80,7 +80,8 @@ def test_a_resume_that_finds_the_run_just_done_ends_like_one_that_comes_later(
     assert files.state is RunState.NOT_FINISHED
     assert main(["resume", "lossy", "--results-dir", str(runs), "--engine", "inline"]) == 3
     said = capsys.readouterr()
-    assert f"The run 'lossy' is done (finished); `fedsuite show` shows it. {LACKS}." in said.out
+    shows = f"`{files.command('show')}` shows it"
+    assert f"The run 'lossy' is done (finished); {shows}. {LACKS}." in said.out
 
 
 def test_the_clients_file_is_read_once_for_its_rows_and_its_damage(
