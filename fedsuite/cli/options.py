@@ -15,7 +15,7 @@ from fedsuite.records.folder import DEFAULT_RESULTS
 
 STATUSES = (
     "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing (or scores, "
-    "or models), 130 interrupted."
+    "or models), 130 or 143 interrupted by Ctrl-C or SIGTERM."
 )
 engine_names = click.Choice(tuple(ENGINES))
 _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)

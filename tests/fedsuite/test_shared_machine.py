@@ -132,7 +132,9 @@ def test_nothing_outlives_a_run(ray_run: RayRun) -> None:
     assert {"raylet", "gcs_server"} <= {p.name() for p in family}
     assert any(home.glob("ray/session_*"))
     ray_run.process.send_signal(signal.SIGINT)
-    assert ray_run.process.wait(120) == 130
+    said, _ = ray_run.process.communicate(timeout=120)
+    assert ray_run.process.returncode == 130
+    assert b"to resume it: `fedsuite resume run`" in said
     assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
     assert not home.exists()
     assert not list(ray_run.files.path.rglob("*.tmp"))
