@@ -15,6 +15,7 @@ import processes
 import pytest
 
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
 from fedsuite.records.folder import RunFolder, RunState
 
@@ -192,10 +193,8 @@ def test_plain_flwr_run_gives_the_inline_bits_and_says_where_results_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    home = tmp_path / "home"
-    home.mkdir()
     settings = 'algo="fedavg" num-rounds=2 model="cnn2" num-clients=5 run-name="plain"'
-    with superlink(home):
+    with scratch_folder() as home, superlink(home):
         done = subprocess.run(
             [
                 str(Path(sys.executable).parent / "flwr"),

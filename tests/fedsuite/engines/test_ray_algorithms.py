@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite import registry
+from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
 
 pytestmark = pytest.mark.ray
@@ -49,9 +50,8 @@ settings = ""
 def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run them all in one simulation of two nodes; return the folder of runs."""
     root = tmp_path_factory.mktemp("every")
-    app, home = root / "app", root / "home"
+    app = root / "app"
     app.mkdir()
-    home.mkdir()
     (app / "pyproject.toml").write_text(PYPROJECT)
     (app / "fedsuite_client.py").write_text(
         "import fedsuite.client_app\n\napp = fedsuite.client_app.app\n"
@@ -63,7 +63,11 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flwr = str(Path(sys.executable).parent / "flwr")
     nodes = "num-supernodes=2 client-resources-num-cpus=1 init-args-num-cpus=2"
     command = [flwr, "run", str(app), "--stream", "--run-config", str(config)]
-    with pytest.MonkeyPatch.context() as patch, superlink_here(patch, home):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        scratch_folder() as home,
+        superlink_here(patch, home),
+    ):
         done = subprocess.run(
             [*command, "--federation-config", nodes],
             env=os.environ | {"FLWR_HOME": str(home)},
