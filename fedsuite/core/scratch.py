@@ -30,15 +30,22 @@ def scratch_folder() -> Iterator[Path]:
         with acquire(folder / LOCK, 0.0, ""):
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def remove_stale() -> list[Path]:
     """Remove the folders of commands that were killed; return them."""
     stale = [folder for folder in _parent().glob(f"{PREFIX}*") if _is_stale(folder)]
     for folder in stale:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
     return stale
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder; one that is still being written keeps a lock, by which it is found later."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        (folder / LOCK).touch()
 
 
 def _parent() -> Path:
@@ -52,8 +59,8 @@ def _is_stale(folder: Path) -> bool:
     """Return whether a folder is this user's, and the process that locked it is gone."""
     lock = folder / LOCK
     try:
-        status = lock.lstat()
+        status, outside = lock.lstat(), folder.lstat()
     except OSError:
         return False
-    mine = status.st_uid == folder.lstat().st_uid == os.geteuid()
+    mine = status.st_uid == outside.st_uid == os.geteuid()
     return mine and time.time() - status.st_mtime > STALE_SECONDS and not is_locked(lock)

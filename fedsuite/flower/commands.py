@@ -21,6 +21,8 @@ import tomli_w
 from fedsuite.core.peers import can_identify_peers
 from fedsuite.core.settings import Scalar, UserError
 
+SECOND_DOOR = "FLWR_INTERNAL_GRPC_CONTROL_API"  # opens an API that the guard does not watch
+DIRECT = "127.0.0.1,localhost"  # reached without a proxy
 COMMAND = "FEDSUITE_COMMAND"  # the environment's name of the process that a run must not outlive
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
@@ -29,6 +31,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    SECOND_DOOR: "0",
 }
 
 
@@ -77,6 +80,8 @@ def environment(home: Path | None = None, **extra: str) -> dict[str, str]:
     inherited = {key: value for key, value in os.environ.items() if key != COMMAND}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     own = {"FLWR_HOME": str(home)} if home is not None else {}
+    for name in ("no_proxy", "NO_PROXY"):
+        own[name] = ",".join(filter(None, [os.environ.get(name, ""), DIRECT]))
     return inherited | {"PATH": path} | QUIET | own | extra
 
 
@@ -153,7 +158,8 @@ def is_healthy(port: int, ca: Path | None = None) -> bool:
     try:
         trust = ssl.create_default_context(cafile=str(ca)) if ca is not None else None
         url = f"{scheme}://127.0.0.1:{port}/health"
-        with urllib.request.urlopen(url, timeout=2, context=trust) as reply:
+        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)]
+        with urllib.request.build_opener(*handlers).open(url, timeout=2) as reply:
             return int(reply.status) == 200
     except (urllib.error.URLError, OSError):
         return False

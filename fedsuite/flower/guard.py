@@ -9,6 +9,7 @@ may be elsewhere if they need keys; without keys they are subject to the same ch
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from importlib.metadata import entry_points
@@ -17,9 +18,13 @@ from typing import Any
 import grpc
 import uvicorn
 
-from fedsuite.core.peers import Address, can_identify_peers, is_own_peer
+from fedsuite.core.peers import Address, is_own_peer
+from fedsuite.core.settings import UserError
+from fedsuite.flower.commands import SECOND_DOOR, exposure
 from fedsuite.flower.compat import KEYS_REQUIRED, add_fleet_interceptor
 
+SUPERLINK = "flower-superlink"
+SERVICES = (SUPERLINK, "flower-supernode")
 REFUSAL = "This service answers only processes of the user who started it."
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -29,10 +34,15 @@ Asgi = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 
 def main(command: Sequence[str]) -> Any:
     """Start a service of Flower with the guard, if this system can tell who connects."""
-    if can_identify_peers():
+    if not command or command[0] not in SERVICES:
+        raise UserError(f"Name a service of Flower to start: {' or '.join(SERVICES)}.")
+    if warning := exposure():
+        print(f"fedsuite: {warning}", file=sys.stderr)
+    else:
         guard_http()
-        if KEYS_REQUIRED not in command:
+        if command[0] == SUPERLINK and KEYS_REQUIRED not in command:
             add_fleet_interceptor(OwnNodes)
+    os.environ.pop(SECOND_DOOR, None)
     sys.argv = list(command)
     (service,) = entry_points(group="console_scripts", name=command[0])
     return service.load()()
@@ -99,4 +109,7 @@ def _is_own(client: Any, server: Any) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        sys.exit(f"fedsuite: {error}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,7 @@ import psutil
 import pytest
 from other_user import need_root, run_as_nobody
 
-from fedsuite.core import scratch
-from fedsuite.core.processes import Child
+from fedsuite.core.processes import Child, start
 from fedsuite.deploy.federation import Federation
 from fedsuite.deploy.lifecycle import down, up
 from fedsuite.flower.commands import is_healthy, online_nodes
@@ -37,6 +38,8 @@ def read(path):
         return os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(9).hex()
     except PermissionError:
         return "denied"
+    except FileNotFoundError:
+        return "gone"
 """
 RAY = """
 from ray._raylet import GcsClient
@@ -48,22 +51,41 @@ except Exception as refused:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working folder that others may enter, with a Flower home of its own."""
+def place() -> Iterator[Path]:
+    """A working folder that others may enter, as a project's may be; with a Flower home."""
     need_root()
-    folder = tmp_path_factory.mktemp("shared")
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="shared-") as name,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "notes.txt").write_bytes(b"for all")
         patch.setenv("FLWR_HOME", str(folder / "flower"))
         patch.chdir(folder)
         yield folder
+
+
+def seen_by_nobody(paths: Iterable[Path]) -> list[Any]:
+    """Return what another user reads at each path; first at one that is for all."""
+    texts = ["notes.txt", *map(str, paths)]
+    code = f"{ASK}\nos.chdir({os.getcwd()!r})\nanswer = [read(path) for path in {texts}]"
+    control, *found = run_as_nobody(HTTP, code)
+    assert control == b"for all".hex()
+    return list(found)
 
 
 class RayRun:
     """A run on Ray, and where its services are."""
 
     def __init__(self, folder: Path) -> None:
-        words = ["run", "fedavg", "model=mlp", "num-clients=2", "num-rounds=5000", "--name", "run"]
-        self.process: Child = processes.start([*words, "--nodes", "1"], folder)
+        settings = ["model=mlp", "num-clients=2", "num-rounds=100000"]
+        words = ["run", "scaffold", *settings, "--name", "run", "--nodes", "1"]
+        self.output = folder / "output"
+        with self.output.open("wb") as output:
+            self.process: Child = start(
+                [sys.executable, "-m", "fedsuite.cli", *words], output=output
+            )
         self.files = RunFolder(folder / "runs" / "run")
 
     def await_round(self, number: int) -> None:
@@ -116,25 +138,25 @@ def test_another_user_joins_no_ray(ray_run: RayRun) -> None:
 
 @pytest.mark.ray
 def test_another_user_reads_no_secret_of_a_run(ray_run: RayRun) -> None:
+    """Neither its token, nor what its services log, nor what clients keep."""
     link = ray_run.member("flower-superlink")
-    home = link.environ()["FLWR_HOME"]
-    secrets = [home, f"{home}/superlink.log", f"/proc/{link.pid}/environ"]
-    secrets += [str(path) for path in ray_run.files.client_states.glob("*/*")]
-    code = f"{ASK}\nanswer = [read(path) for path in {secrets}]"
-    assert set(run_as_nobody(HTTP, code)) == {"denied"}
+    home = Path(link.environ()["FLWR_HOME"])
+    states = list(ray_run.files.client_states.glob("*/*.safetensors"))
+    assert states
+    secrets = [home, home / "superlink.log", Path(f"/proc/{link.pid}/environ"), *states]
+    assert set(seen_by_nobody(secrets)) <= {"denied", "gone"}
 
 
 @pytest.mark.ray
 def test_nothing_outlives_a_run(ray_run: RayRun) -> None:
-    """Last of its file: Ctrl-C ends Flower, Ray and its agents, and all temporary folders."""
+    """The last test of this run: Ctrl-C ends Flower, Ray and its agents, and its folders."""
     home = Path(ray_run.member("flower-superlink").environ()["FLWR_HOME"])
     family = ray_run.process.identity.family()
     assert {"raylet", "gcs_server"} <= {p.name() for p in family}
     assert any(home.glob("ray/session_*"))
     ray_run.process.send_signal(signal.SIGINT)
-    said, _ = ray_run.process.communicate(timeout=120)
-    assert ray_run.process.returncode == 130
-    assert b"to resume it: `fedsuite resume run`" in said
+    assert ray_run.process.wait(120) == 130
+    assert "to resume it: `fedsuite resume run`" in ray_run.output.read_text()
     assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
     assert not home.exists()
     assert not list(ray_run.files.path.rglob("*.tmp"))
@@ -179,42 +201,10 @@ def test_another_users_supernode_does_not_join(federation: Federation) -> None:
 @pytest.mark.deploy
 def test_the_files_of_a_local_federation_are_private(federation: Federation) -> None:
     assert stat.S_IMODE(federation.folder.stat().st_mode) == 0o700
-    paths = [federation.folder, federation.database, federation.log("node-0")]
-    code = f"{ASK}\nanswer = [read(path) for path in {[str(path) for path in paths]}]"
-    assert run_as_nobody(HTTP, code) == ["denied"] * len(paths)
-
-
-def test_folders_of_killed_commands_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only this user's, only unlocked ones, and none that is being made."""
-    monkeypatch.setattr(scratch, "_parent", lambda: tmp_path)
-    old = time.time() - 2 * scratch.STALE_SECONDS
-    for name in ("fedsuite-stale", "fedsuite-new", "fedsuite-other", "unrelated"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / scratch.LOCK).touch()
-        if name != "fedsuite-new":
-            os.utime(tmp_path / name / scratch.LOCK, (old, old))
-    (tmp_path / "fedsuite-unlocked").mkdir()
-    (tmp_path / "fedsuite-other" / scratch.LOCK).unlink()
-    with scratch.scratch_folder() as live:
-        os.utime(live / scratch.LOCK, (old, old))
-        assert stat.S_IMODE(live.stat().st_mode) == 0o700
-        assert scratch.remove_stale() == []
-        left = {path.name for path in tmp_path.iterdir()} - {live.name}
-        assert left == {"fedsuite-new", "fedsuite-other", "unrelated", "fedsuite-unlocked"}
-    assert not live.exists()
-
-
-def test_a_long_temporary_path_gives_way_to_a_short_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = tmp_path / ("x" * 60)
-    long.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    monkeypatch.setattr(scratch, "SHORT", tmp_path)
-    with scratch.scratch_folder() as folder:
-        assert folder.parent == tmp_path
+    inside = [federation.database, federation.log("node-0"), federation.folder / "nodes"]
+    assert seen_by_nobody([federation.folder, *inside]) == ["denied"] * 4
+    federation.folder.chmod(0o755)  # as a folder that was there before may be
+    assert seen_by_nobody(inside) == ["denied"] * 3
 
 
 def _command(process: psutil.Process) -> list[Any]:

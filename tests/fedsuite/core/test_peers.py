@@ -31,6 +31,8 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     second.write_text(HEADER + MAPPED)
     monkeypatch.setattr(peers, "TABLE", path)
     monkeypatch.setattr(peers, "TABLE_V6", second)
+    monkeypatch.setattr(peers, "OVERFLOW", tmp_path / "overflowuid")
+    (tmp_path / "overflowuid").write_text("65534\n")
     monkeypatch.setattr("sys.byteorder", "little")
     return path
 
@@ -38,6 +40,13 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_open_connection_has_its_user(table: Path) -> None:
     assert peer_user(("127.0.0.1", 40000), SERVER) == 1000
     assert peer_user(("127.0.0.1", 40003), SERVER) == 1001
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]"])
+def test_a_server_on_every_address_is_known_by_its_port(table: Path, host: str) -> None:
+    assert peer_user(("127.0.0.1", 40000), (host, 8080)) == 1000
+    assert peer_user(("127.0.0.1", 40003), (host, 8080)) == 1001
+    assert peer_user(("127.0.0.1", 40000), (host, 808)) is None
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,10 @@ def test_a_user_is_own_by_its_number(table: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_system_without_the_table_cannot_tell(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert can_identify_peers()
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert not can_identify_peers(), "users without a name here all have this number"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert can_identify_peers()
     table.unlink()
     assert not can_identify_peers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import MutableMapping
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import grpc
 import pytest
 import uvicorn
 
+from fedsuite.core.settings import UserError
 from fedsuite.flower import guard
 from fedsuite.flower.guard import REFUSAL, OwnNodes, own_user_only
 
@@ -113,22 +115,36 @@ def test_an_unknown_method_stays_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "identifiable", "wrapped"),
+    ("command", "warning", "wrapped"),
     [
-        ([], True, {"http", "fleet"}),
-        (["--enable-supernode-auth"], True, {"http"}),  # nodes with keys may be elsewhere
-        ([], False, set()),
+        (["flower-superlink"], "", {"http", "fleet"}),
+        (["flower-superlink", "--enable-supernode-auth"], "", {"http"}),  # nodes may be elsewhere
+        (["flower-supernode"], "", {"http"}),
+        (["flower-superlink"], "others can reach it", set()),
     ],
 )
 def test_what_is_guarded(
-    monkeypatch: pytest.MonkeyPatch, options: list[str], identifiable: bool, wrapped: set[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    warning: str,
+    wrapped: set[str],
 ) -> None:
     done: set[str] = set()
     service = SimpleNamespace(load=lambda: lambda: "started")
-    monkeypatch.setattr(guard, "can_identify_peers", lambda: identifiable)
+    monkeypatch.setenv("FLWR_INTERNAL_GRPC_CONTROL_API", "1")
+    monkeypatch.setattr(guard, "exposure", lambda: warning)
     monkeypatch.setattr(guard, "guard_http", lambda: done.add("http"))
     monkeypatch.setattr(guard, "add_fleet_interceptor", lambda make: done.add("fleet"))
     monkeypatch.setattr(guard, "entry_points", lambda **which: (service,))
     monkeypatch.setattr("sys.argv", [])
-    assert guard.main(["flower-superlink", *options]) == "started"
+    assert guard.main(command) == "started"
     assert done == wrapped
+    assert warning in capsys.readouterr().err
+    assert "FLWR_INTERNAL_GRPC_CONTROL_API" not in os.environ, "a door that nobody watches"
+
+
+@pytest.mark.parametrize("command", [[], ["flower-superlnk"]])
+def test_another_service_is_a_sentence(command: list[str]) -> None:
+    with pytest.raises(UserError, match="flower-superlink or flower-supernode"):
+        guard.main(command)
