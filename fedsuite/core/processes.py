@@ -119,8 +119,8 @@ def interrupted_once(restore: bool = True) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if restore or signal.getsignal(number) is not _do_nothing:
-                signal.signal(number, handler)
+            was_interrupted = signal.getsignal(number) is _do_nothing
+            signal.signal(number, signal.SIG_IGN if was_interrupted and not restore else handler)
 
 
 class Child(subprocess.Popen[bytes]):
