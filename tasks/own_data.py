@@ -16,6 +16,7 @@ from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import (
     KINDS,
+    LARGEST_IMAGE,
     MAX_DESCRIPTION,
     MAX_NAME,
     MAX_PIXELS,
@@ -237,7 +238,7 @@ def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
     if image.width * image.height > MAX_PIXELS:
         raise UserError(
             f"Images of {image.width}x{image.height} pixels are too large; at most {MAX_PIXELS:,} "
-            "pixels are possible, 256x256. Scale them down."
+            f"pixels are possible, {LARGEST_IMAGE}. Scale them down."
         )
     grey = image.mode in ("1", "L", "F") or image.mode.startswith("I")
     return (1 if grey else 3), image.height, image.width
