@@ -18,6 +18,7 @@ from tasks.own_schema import (
     KINDS,
     LARGEST_IMAGE,
     MAX_DESCRIPTION,
+    MAX_MAGNITUDE,
     MAX_NAME,
     MAX_PIXELS,
     MAX_VALUES,
@@ -85,10 +86,10 @@ def _describe_table(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) 
         values = _numbers(column)
         with np.errstate(over="ignore", invalid="ignore"):
             sums = (float(len(values)), float(values.sum()), float(values @ values))
-        if not np.isfinite(sums).all():
+        if not sums[2] <= sums[0] * MAX_MAGNITUDE**2:
             raise UserError(
-                f"Column '{name}' has numbers so large that their squares cannot be summed. "
-                "Rescale it or leave it out."
+                f"Column '{name}' has numbers so large that their root mean square exceeds "
+                f"{MAX_MAGNITUDE:g}. Rescale it or leave it out."
             )
         numbers[name] = sums
     return Description(spec.kind, table.num_rows, names, (), numbers, categories)

@@ -296,6 +296,7 @@ class DeployedNodes:
             )
 
     def _refuse(self, grid: Grid, node: int, reason: str) -> None:
+        """Refuse a node on both sides, in one clean line, whatever the node wrote."""
         reason = clean_line(reason)
         if self._queries.refuse(grid, node, reason):
             self._news.append(f"node {node} cannot take part: {reason}")

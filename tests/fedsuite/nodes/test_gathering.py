@@ -15,6 +15,8 @@ from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.nodes import deployed, queries
 from fedsuite.nodes.deployed import DeployedNodes
+from fedsuite.nodes.queries import Answer
+from tasks.own_schema import Description
 
 QUERY_TAKES = 4.0
 
@@ -216,6 +218,12 @@ def test_it_is_said_how_many_are_here(
     gather(monkeypatch, Coming(0, 1))
     said = [record.getMessage() for record in caplog.records]
     assert "3 nodes here, 1 more answering" in said and "1 node here, 0 more answering" in said
+
+
+def test_a_description_is_read_once() -> None:
+    rows = Description("tabular", 2, ("a", "b"), (), {"age": (2.0, 4.0, 10.0)})
+    answer = Answer(1, "own", description=rows.to_json())
+    assert answer.data == rows and answer.data is answer.data
 
 
 def test_a_resumed_run_knows_how_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
