@@ -109,12 +109,17 @@ def check_states(folder: Path, needed: Mapping[int, int]) -> None:
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:
-    """Read a state; refuse a damaged one."""
+    """Read a state; refuse one that is damaged or cannot be read."""
     try:
+        path.open("rb").close()  # safe_open says less of what the system says
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}
             recorded = (file.metadata() or {}).get(CHECKSUM)
-    except (SafetensorError, ValueError, OSError) as error:
+    except OSError as error:
+        raise UserError(
+            f"The client's state {path} cannot be read: {error.strerror or error}."
+        ) from None
+    except (SafetensorError, ValueError) as error:
         raise _damaged(path, str(error)) from None
     if recorded is not None and recorded != checksum(arrays):
         raise _damaged(path, "its checksum is another")

@@ -1,4 +1,4 @@
-"""The faults: what each does to a run, while it trains its second round."""
+"""The faults: what each does to a run, before it starts or while it trains."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cut(run: DisturbedRun) -> None:
 
 def misconfigured(run: DisturbedRun) -> None:
     """Start the nodes some seconds after one that says it is the only one has answered."""
-    run.await_line("1 nodes are here, 0 more are answering")
+    run.await_line("1 node here, 0 more answering")
     time.sleep(AHEAD_SECONDS)
     for node in run.federation.nodes[:CLIENTS]:
         run.start_node(node)

@@ -17,8 +17,11 @@ from fedsuite.core.text import clean_line
 
 MAX_EXAMPLES = 10**9
 MAX_UNREQUESTED = 10
-MAX_NUMBER = 1e12
-NOT_FINITE = re.compile(r"metric '.*' is (nan|-?inf)|vector '.*' has NaN or infinite values")
+MAX_NUMBER = float(np.finfo(np.float32).max)
+BEYOND = "beyond float32"
+NOT_FINITE = re.compile(
+    rf"metric '.*' is (nan|-?inf|\S+, {BEYOND})|vector '.*' has NaN or infinite values"
+)
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
@@ -71,7 +74,7 @@ def check_update(
 
 
 def is_divergence(reason: str) -> bool:
-    """Return whether a client was left out since its numbers are not finite."""
+    """Return whether a client was left out since its numbers are not finite in float32."""
     return NOT_FINITE.fullmatch(reason) is not None
 
 
@@ -96,10 +99,10 @@ def snake_case(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _check_numbers(metrics: Mapping[str, float]) -> str:
-    for name, value in metrics.items():
-        if not abs(value) <= MAX_NUMBER:
-            return f"invalid value {value} for {name}"
     count = metrics.get("num-examples", 0)
     if count != int(count) or not 1 <= count <= MAX_EXAMPLES:
         return f"invalid value {count} for num-examples"
+    for name, value in metrics.items():
+        if not abs(value) <= MAX_NUMBER:
+            return f"metric '{name}' is {value:g}, {BEYOND}"
     return ""

@@ -16,7 +16,9 @@ from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import (
     KINDS,
+    LARGEST_IMAGE,
     MAX_DESCRIPTION,
+    MAX_MAGNITUDE,
     MAX_NAME,
     MAX_PIXELS,
     MAX_VALUES,
@@ -84,10 +86,10 @@ def _describe_table(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) 
         values = _numbers(column)
         with np.errstate(over="ignore", invalid="ignore"):
             sums = (float(len(values)), float(values.sum()), float(values @ values))
-        if not np.isfinite(sums).all():
+        if not sums[2] <= sums[0] * MAX_MAGNITUDE**2:
             raise UserError(
-                f"Column '{name}' has numbers so large that their squares cannot be summed. "
-                "Rescale it or leave it out."
+                f"Column '{name}' has numbers so large that their root mean square exceeds "
+                f"{MAX_MAGNITUDE:g}. Rescale it or leave it out."
             )
         numbers[name] = sums
     return Description(spec.kind, table.num_rows, names, (), numbers, categories)
@@ -237,7 +239,7 @@ def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
     if image.width * image.height > MAX_PIXELS:
         raise UserError(
             f"Images of {image.width}x{image.height} pixels are too large; at most {MAX_PIXELS:,} "
-            "pixels are possible, 256x256. Scale them down."
+            f"pixels are possible, {LARGEST_IMAGE}. Scale them down."
         )
     grey = image.mode in ("1", "L", "F") or image.mode.startswith("I")
     return (1 if grey else 3), image.height, image.width

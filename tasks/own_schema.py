@@ -17,20 +17,23 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line
 from tasks.datasets import DATASETS
 from tasks.preprocess import mean_std
 from tasks.shapes import DataShape
 
 KINDS = ("image", "tabular")
-MAX_DESCRIPTION = 1 << 20
+MAX_DESCRIPTION = 1 << 22
 MAX_ROWS = 10**9
 MAX_NAME = 200
 MAX_SHOWN = 10
 ROUNDING = 1e-6
 # What nodes may claim, one of them and all together: it decides the size of everybody's model.
 MAX_VALUES = 1000  # classes; also categories of a column, of one node
-MAX_FEATURES = 10_000  # columns of numbers and categories of all columns of words
-MAX_PIXELS = 1 << 16
+MAX_FEATURES = 50_000  # columns of numbers and categories of all columns of words
+MAX_PIXELS = 1 << 20
+LARGEST_IMAGE = "1024 x 1024"
+MAX_MAGNITUDE = 1e20  # root mean square of a column; whole numbers of 64 bits are below
 CHANNELS = (1, 3)
 
 Node = TypeVar("Node", bound=Hashable)
@@ -113,6 +116,8 @@ def read_description(text: str) -> Description:
         raise ValueError(f"{description.rows} rows of kind '{description.kind}' are invalid")
     if description.kind == "image":
         _check_shape(description.shape)
+    if not description.classes:
+        raise ValueError("it has no classes")
     if len(description.features) > MAX_FEATURES:
         count = len(description.features)
         raise ValueError(
@@ -129,21 +134,29 @@ def _check_shape(shape: tuple[int, ...]) -> None:
     if height * width > MAX_PIXELS:
         raise ValueError(
             f"its images of {height} x {width} pixels are too large: make them smaller, at most "
-            f"{MAX_PIXELS:,} pixels (256 x 256)"
+            f"{MAX_PIXELS:,} pixels ({LARGEST_IMAGE})"
         )
 
 
 def _check_sums(description: Description) -> None:
-    """Refuse sums that no rows have: of another number of values, or with a negative variance."""
+    """Refuse sums that no rows have, or that alone would decide everybody's scaling.
+
+    No rows have sums of another number of values, or a negative variance.
+    """
     values = description.rows
     if description.kind == "image":
         values *= description.shape[1] * description.shape[2]
         if set(description.numbers) != {str(c) for c in range(description.shape[0])}:
             raise ValueError("its sums are not those of its images' channels")
-    for count, total, squares in description.numbers.values():
+    for name, (count, total, squares) in description.numbers.items():
         spread = math.sqrt(max(squares, 0.0) / count)
         if count != values or abs(total / count) > spread * (1 + ROUNDING) + ROUNDING:
             raise ValueError("its sums are inconsistent")
+        if spread > MAX_MAGNITUDE:
+            raise ValueError(
+                f"column '{name}' has a root mean square of {spread:.3g}, more than "
+                f"{MAX_MAGNITUDE:g}: rescale it or leave it out"
+            )
 
 
 def excess_claims(dataset: str, descriptions: Mapping[Node, Description]) -> dict[Node, str]:
@@ -209,8 +222,8 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
         names |= {str(number) for number in range(spec.num_classes)}
     if len(names) < 2:
         raise UserError(
-            f"All rows of all nodes have one class, '{min(names)}', so there is nothing to learn. "
-            f"Check label-column."
+            f"All rows of all nodes have one class, '{clean_line(min(names))}', so there is "
+            "nothing to learn. Check label-column."
         )
     return Schema(
         dataset=dataset,
@@ -257,13 +270,7 @@ def _scales(
     names = [str(c) for c in range(shape[0])] if shape else sorted(descriptions[0].numbers)
     for name in names:
         sums = np.array([d.numbers[name] for d in descriptions if name in d.numbers])
-        with np.errstate(over="ignore"):
-            count, total, squares = sums.sum(axis=0)
-        if not np.isfinite(squares):
-            raise UserError(
-                f"The squares of column '{name}' are too large to be summed over all nodes. "
-                "Rescale it or leave it out."
-            )
+        count, total, squares = sums.sum(axis=0)
         mean, std = mean_std(np.array(total), np.array(squares), count)
         scales[name] = (float(mean), float(std))
     return scales

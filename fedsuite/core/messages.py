@@ -37,7 +37,8 @@ from fedsuite.core.text import clean_line, clean_lines
 MAX_METRICS = 256
 MAX_REASON = 4000
 MAX_DIGITS = 9
-METRIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+NAME_SIGNS = "._-/@:+=%#~^*(),!"  # none that figures, HTML or terminals interpret
+METRIC_NAME = re.compile(rf"[A-Za-z0-9{re.escape(NAME_SIGNS)}]{{1,100}}")
 
 
 class ProtocolError(ValueError):
@@ -172,7 +173,7 @@ def read_result(content: RecordDict, client: int) -> Result:
         return Result(client, error=f"{len(metrics)} metrics, more than {MAX_METRICS}")
     for name in metrics:
         if not METRIC_NAME.fullmatch(name):
-            rule = "it must have 1 to 100 letters, digits, '.', '_' or '-'"
+            rule = f"it must have 1 to 100 letters, digits or signs of {NAME_SIGNS}"
             return Result(client, error=f"invalid metric name '{clean_line(name, 50)}': {rule}")
     try:
         arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
@@ -181,10 +182,18 @@ def read_result(content: RecordDict, client: int) -> Result:
         return Result(client, error=clean_line(str(problem)))
 
 
-def read_state_round(content: RecordDict, client: int) -> int | None:
-    """Return the round of the newest state that a client says it has; None if it does not say."""
+def read_state_round(content: RecordDict, client: int, server_round: int) -> int | None:
+    """Return the round of the newest state that a client says it has, up to the present round.
+
+    None if it does not say.
+    """
     found = _scalars(content, f"state.{client}").get("round")
-    return found if isinstance(found, int) and found >= 0 else None
+    return found if type(found) is int and 0 <= found <= server_round else None
+
+
+def read_round(content: RecordDict) -> int:
+    """Return the round that a message to clients is of; 0 if it does not say."""
+    return int(_scalars(content, "config").get("round", 0))
 
 
 def clean_reason(text: str) -> str:

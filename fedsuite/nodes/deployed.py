@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 
 from flwr.app import Message
@@ -18,10 +19,10 @@ from flwr.serverapp import Grid
 
 from fedsuite.config import RunConfig, without_paths
 from fedsuite.core.files import write_atomically
-from fedsuite.core.messages import read_state_round
+from fedsuite.core.messages import read_round, read_state_round
 from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
-from fedsuite.core.text import clean_line
+from fedsuite.core.text import clean_line, counted
 from fedsuite.nodes.exchange import exchange
 from fedsuite.nodes.queries import Answer, NodeQueries, Refused, read_answer
 from fedsuite.records.folder import RunFolder
@@ -105,11 +106,12 @@ class DeployedNodes:
     ) -> Iterable[Message]:
         """Send messages; return the replies that arrive in time."""
         clients = {node: client for client, node in self.present.items()}
+        server_round = max((read_round(message.content) for message in messages), default=0)
         replies = exchange(grid, messages, seconds)
         for reply in replies:
             if not reply.has_error() and reply.metadata.src_node_id in clients:
                 client = clients[reply.metadata.src_node_id]
-                self._note_state(client, read_state_round(reply.content, client))
+                self._note_state(client, read_state_round(reply.content, client, server_round))
         return replies
 
     def refresh(self, grid: Grid) -> None:
@@ -145,50 +147,48 @@ class DeployedNodes:
 
     def gather(self, grid: Grid, minimum: int, seconds: float) -> None:
         """Wait for the nodes a run starts with: at least ``minimum``, and all that are coming."""
-        started = changed = time.monotonic()
-        seen, progress = (0, 0), (0, 0, 0)
+        wait, seen = _Wait(), (0, 0)
         while True:
             self._poll(grid)
             self._follow_majority()
             misfits = self._misfits()
             fitting = [a for a in self._newcomers if a.node_id not in misfits]
-            now, here = time.monotonic(), len({(a.partition_id, a.owner) for a in fitting})
-            pending = self._queries.pending
+            here, pending = len({(a.partition_id, a.owner) for a in fitting}), self._queries.pending
             if (here, pending) != seen:
                 seen = (here, pending)
-                log.info("%d nodes are here, %d more are answering", here, pending)
-            reached = (max(here, progress[0]), *self._queries.progress)
-            if reached != progress:
-                progress, changed = reached, now
-            is_late = now - started > seconds
-            if self._is_complete(here, minimum, now - started, now - changed, is_late):
+                log.info("%s here, %d more answering", counted(here, "node"), pending)
+            wait.note(here, *self._queries.progress)
+            is_late = wait.seconds > seconds
+            if self._is_complete(here, minimum, wait, is_late):
                 break
             all_refused = self._queries.refused and not here and not pending
-            if is_late or (all_refused and now - changed > SETTLE_SECONDS):
+            if is_late or (all_refused and wait.quiet > SETTLE_SECONDS):
                 raise ConnectionError(self._too_few(here, minimum, seconds))
             time.sleep(POLL_SECONDS)
         self._settle(grid)
         self._news = [sentence for sentence in self._news if sentence.startswith("node ")]
 
-    def _is_complete(
-        self, here: int, minimum: int, elapsed: float, quiet: float, is_late: bool
-    ) -> bool:
+    def _is_complete(self, here: int, minimum: int, wait: _Wait, is_late: bool) -> bool:
         """Return whether a run may start: never before all connected nodes have answered.
 
-        A node that does not answer is waited for a minute. With partitions: when all are here, or
-        those that connect within a minute. With data of their own the number of nodes is unknown:
-        when none has connected for a while.
+        A node that does not answer is waited for a minute, and all such nodes together for a minute
+        in which the run could have started. With partitions: when all are here, or those that come
+        within a minute of the first. With data of their own the number of nodes is unknown: when
+        none has connected for a while.
         """
         enough = here >= max(minimum, 1)
-        if is_late or self._queries.pending_since(LATE_SECONDS):
-            return is_late and enough
         is_all = self.kind != PARTITION or here >= self.num_partitions
-        if not (quiet >= self._doubt_seconds(here) if is_all else elapsed > LATE_SECONDS):
+        is_here = is_all or wait.since_first > LATE_SECONDS
+        wait.note_ready(enough and is_here)
+        is_pending = self._queries.pending_since(LATE_SECONDS) and not wait.is_over
+        if is_late or is_pending:
+            return is_late and enough
+        if not is_here or wait.quiet < self._doubt_seconds(here):
             return False
         if self.kind == PARTITION and minimum > self.num_partitions:
             raise UserError(
                 f"invalid value '{minimum}' for min-train-clients: the nodes have "
-                f"{self.num_partitions} partitions. Use at most {self.num_partitions}."
+                f"{counted(self.num_partitions, 'partition')}. Use at most {self.num_partitions}."
             )
         return enough
 
@@ -223,7 +223,8 @@ class DeployedNodes:
         if refused and not here:
             first = "no connected node can take part:"
         else:
-            first = f"{here} nodes in {seconds:.0f} s, fewer than min-train-clients = {minimum}."
+            found = f"{counted(here, 'node')} in {seconds:.0f} s"
+            first = f"{found}, fewer than min-train-clients = {minimum}."
         return "\n".join([first, *(f"node {node}: {why}" for node, why in refused.items())])
 
     # Who is which client
@@ -295,6 +296,7 @@ class DeployedNodes:
             )
 
     def _refuse(self, grid: Grid, node: int, reason: str) -> None:
+        """Refuse a node on both sides, in one clean line, whatever the node wrote."""
         reason = clean_line(reason)
         if self._queries.refuse(grid, node, reason):
             self._news.append(f"node {node} cannot take part: {reason}")
@@ -339,3 +341,47 @@ class DeployedNodes:
         else:
             nodes.insert(0, answer.node_id)
         self.answers[client] = answer
+
+
+class _Wait:
+    """How long ago something happened while nodes are waited for, in seconds."""
+
+    def __init__(self) -> None:
+        self._now = self._began = self._connection = self._answer = time.monotonic()
+        self._first = self._ready = inf
+        self._here = self._met = self._answered = 0
+
+    def note(self, here: int, met: int, answered: int) -> None:
+        """Note how many nodes can take part, and how many have ever connected and answered."""
+        self._now = time.monotonic()
+        if here and self._first == inf:
+            self._first = self._now
+        if met > self._met:
+            self._connection = self._now
+        if here > self._here or answered > self._answered:
+            self._answer = self._now
+        self._here, self._met, self._answered = max(here, self._here), met, answered
+
+    def note_ready(self, is_ready: bool) -> None:
+        """Note whether the run could start, were it not for nodes that may yet answer."""
+        self._ready = min(self._ready, self._now) if is_ready else inf
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return self._now - self._began
+
+    @property
+    def since_first(self) -> float:
+        """Since the first node that can take part answered; negative if none has."""
+        return self._now - self._first
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nodes that do not answer have been waited for long enough."""
+        return self._now - self._ready >= LATE_SECONDS
+
+    @property
+    def quiet(self) -> float:
+        """Since a node answered, or connected while such nodes are waited for."""
+        return self._now - (self._answer if self.is_over else max(self._answer, self._connection))

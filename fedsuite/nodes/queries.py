@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
@@ -14,6 +15,7 @@ from fedsuite.core.messages import write_instructions
 from fedsuite.core.protocol import OWN, PARTITION, owner_name
 from fedsuite.core.text import clean_line
 from fedsuite.nodes.exchange import pull
+from tasks.own_schema import Description, read_description
 
 log = logging.getLogger("fedsuite")
 QUERY_SECONDS = 300.0
@@ -26,11 +28,8 @@ MIN_IDENTITY, MAX_IDENTITY = 16, 200
 class Refused(Exception):
     """A node that cannot take part; the message is a sentence for both sides, which may quote it.
 
-    It is one clean line, whatever the node wrote.
+    It is as the node wrote it: :class:`DeployedNodes` cleans every refusal.
     """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(clean_line(sentence))
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,11 @@ class Answer:
     num_partitions: int = 0
     owner: str = ""
     description: str = ""
+
+    @cached_property
+    def data(self) -> Description:
+        """The description, read and checked; ``ValueError`` if it is invalid."""
+        return read_description(self.description)
 
 
 class NodeQueries:
@@ -126,7 +130,7 @@ class NodeQueries:
         Nothing depends on it: a failure to tell one node is logged, and the run continues.
         """
         try:
-            content = write_instructions(ArrayRecord(), {"refusal": clean_line(sentence)}, {})
+            content = write_instructions(ArrayRecord(), {"refusal": sentence}, {})
             grid.push_messages([Message(content, node, MessageType.QUERY)])
         except Exception as problem:
             log.warning("node %d cannot be told: %s", node, clean_line(repr(problem)))

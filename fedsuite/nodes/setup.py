@@ -18,9 +18,10 @@ from flwr.serverapp import Grid
 
 from fedsuite import registry
 from fedsuite.config import PERSONAL_TEST_FRACTION, RunConfig, parse, without_paths
-from fedsuite.core.needs import remedy
+from fedsuite.core.needs import Idle, remedy
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
+from fedsuite.core.text import counted
 from fedsuite.flower.compat import is_simulated
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS, Nodes
 from fedsuite.nodes.deployed import DeployedNodes
@@ -34,7 +35,6 @@ from tasks.own_schema import (
     Schema,
     agree,
     excess_claims,
-    read_description,
     read_schema,
 )
 from tasks.own_task import server_task
@@ -72,11 +72,11 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         known.get(IDENTITIES),
         _checker(schema, config.dataset),
         describe_data,
-        config.num_clients if config.resume and schema is None else 0,
+        config.num_clients if config.resume and config.partition != OWN else 0,
         lambda answers: _excess(config.dataset, answers),
         {int(client): number for client, number in known.get(STATE_ROUNDS, {}).items()},
     )
-    log.info("waiting for at least %d nodes", config.min_train_clients)
+    log.info("waiting for at least %s", counted(config.min_train_clients, "node"))
     nodes.gather(grid, config.min_train_clients, config.round_timeout)
     if nodes.kind != OWN:
         refuse_server_data(config, "on nodes with partitions of a shared dataset")
@@ -94,7 +94,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
 
 def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSetup:
     """Set up a run on the nodes' own data."""
-    config = changed(config, partition=OWN)
+    config = changed(config, idle="reset", partition=OWN)
     if config.model == "auto":
         config = changed(config, model=MODELS[schema.kind])
     check_server_data(config)
@@ -135,28 +135,26 @@ def _own_rows(nodes: DeployedNodes, client: int, test_fraction: float) -> int:
     """Return how many rows a node trains on, by its own description; 1 until it has answered."""
     if client not in nodes.answers:
         return 1
-    return round((1 - test_fraction) * read_description(nodes.answers[client].description).rows)
+    return round((1 - test_fraction) * nodes.answers[client].data.rows)
 
 
 def _partition_sizes(task: Task) -> dict[int, int]:
     return {client: len(rows) for client, rows in enumerate(task.split.train)}
 
 
-def changed(config: RunConfig, **changes: Any) -> RunConfig:
-    """Change settings and validate all of them again."""
-    return parse(config.flat() | {name.replace("_", "-"): v for name, v in changes.items()})
+def changed(config: RunConfig, idle: Idle = "accept", **changes: Any) -> RunConfig:
+    """Change settings and validate all of them again; ``idle`` ones are those without effect."""
+    values = config.flat() | {name.replace("_", "-"): v for name, v in changes.items()}
+    return parse(values, idle=idle)
 
 
 def _descriptions(nodes: DeployedNodes) -> dict[str, Description]:
-    return {
-        f"client {client}": read_description(answer.description)
-        for client, answer in sorted(nodes.answers.items())
-    }
+    return {f"client {client}": answer.data for client, answer in sorted(nodes.answers.items())}
 
 
 def describe_data(answer: Answer) -> str:
     """Return in words what data a node has."""
-    description = read_description(answer.description)
+    description = answer.data
     if description.kind == "image":
         return "images"
     numbers, words = sorted(description.numbers), sorted(description.categories)
@@ -166,7 +164,7 @@ def describe_data(answer: Answer) -> str:
 def _excess(dataset: str, answers: Sequence[Answer]) -> dict[int, str]:
     """Return which nodes claim too much beside the others, whoever answered first."""
     in_order = sorted(answers, key=lambda answer: answer.owner)
-    return excess_claims(dataset, {a.node_id: read_description(a.description) for a in in_order})
+    return excess_claims(dataset, {a.node_id: a.data for a in in_order})
 
 
 def _checker(schema: Schema | None, dataset: str) -> Callable[[Answer], str]:
@@ -175,9 +173,11 @@ def _checker(schema: Schema | None, dataset: str) -> Callable[[Answer], str]:
 
     def check(answer: Answer) -> str:
         try:
-            description = read_description(answer.description)
+            description = answer.data
         except ValueError as error:
             return str(error)
+        if shape and description.kind != "image":
+            return f"it has a table, and {dataset} has inputs of the shape {shape}"
         if shape and description.shape != shape:
             return f"its images have the shape {description.shape}, those of {dataset} {shape}"
         if schema is None:

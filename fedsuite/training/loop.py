@@ -132,11 +132,16 @@ def _open_record(
     config, split = setup.config, setup.task.split.fingerprint
     if held is None:
         record = RunRecord.create(config, provenance(config, engine, split))
+    else:
+        record = held
+        check_split(record.files, split)
+        record.rewind(checkpoint.round if checkpoint is not None else -1)
+    try:
         setup.nodes.save(record.folder)
-        return record
-    check_split(held.files, split)
-    held.rewind(checkpoint.round if checkpoint is not None else -1)
-    return held
+    except BaseException:
+        record.close()
+        raise
+    return record
 
 
 class TrainingLoop:

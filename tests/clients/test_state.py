@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from clients.state import ClientState, check_states, checksum, list_states
+from clients.state import ClientState, check_states, checksum, list_states, read_state
 from fedsuite.core.settings import UserError
 
 
@@ -154,3 +154,11 @@ def test_the_checksum_does_not_depend_on_the_order_of_entries(tmp_path: Path) ->
     assert checksum({"z": one}) != checksum({"y": one}) != checksum({"y": 2 * one})
     ClientState(tmp_path, 3, 1, 0).save({"z": one, "m": two, "a": one})
     assert set(ClientState(tmp_path, 3, 2, 0).load()) == {"a", "m", "z"}
+
+
+def test_a_state_that_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "000001.safetensors"
+    folder.mkdir()
+    with pytest.raises(UserError, match="000001.* cannot be read: Is a directory") as refused:
+        read_state(folder)
+    assert "damaged" not in str(refused.value)

@@ -10,7 +10,7 @@ from flwr.app import Error, Message
 from scripted import UPDATES, ScriptedGrid, reply_with, result
 
 from fedsuite.core.messages import Result, write_results
-from strategies.replies import check_score, check_update, read_replies
+from strategies.replies import check_score, check_update, is_divergence, read_replies
 
 
 @pytest.mark.parametrize(("correct", "count"), [(0, 1), (1, 1), (10**9, 10**9)])
@@ -66,16 +66,22 @@ def test_the_end_of_a_long_error_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["loss", "accuracy", "anything-else"])
 def test_every_number_of_a_client_is_bounded(name: str) -> None:
-    """1e12 and -1e12 are the last that count, in training and in a score of itself."""
+    """Like vectors by float32, whose largest is 3.4028235e38, in training and in a score."""
 
     def problems(value: float) -> list[str]:
         metrics = {"num-examples": 1, "correct": 1, name: value}
         result = Result(0, {}, metrics)
         return [check_update(result, {}, ()), check_score(result)]
 
-    assert problems(1e12) == problems(-1e12) == ["", ""]
-    assert problems(6e307) == [f"invalid value 6e+307 for {name}"] * 2
-    assert problems(-1.1e12) == [f"invalid value -1100000000000.0 for {name}"] * 2
+    assert problems(3.4028234e38) == problems(-3.4028234e38) == ["", ""]
+    assert problems(6e307) == [f"metric '{name}' is 6e+307, beyond float32"] * 2
+    assert problems(-3.41e38) == [f"metric '{name}' is -3.41e+38, beyond float32"] * 2
+    assert all(map(is_divergence, problems(6e307)))
+
+
+def test_a_number_of_rows_beyond_float32_is_no_divergence() -> None:
+    problem = check_score(Result(0, {}, {"num-examples": 1e300, "correct": 1}))
+    assert problem == "invalid value 1e+300 for num-examples" and not is_divergence(problem)
 
 
 def test_replies_after_one_that_failed_count() -> None:

@@ -142,7 +142,7 @@ NUMBERS: dict[str, pa.Array] = {
     "int8": pa.array([-128, 127], pa.int8()),
     "uint64": pa.array([0, 2**64 - 1], pa.uint64()),
     "half floats": pa.array(np.array([1, 2], dtype=np.float16)),
-    "large": pa.array([1e100, 3e100]),
+    "large": pa.array([2e19, 6e19]),
     "small": pa.array([0.0, 1e-5]),
 }
 
@@ -192,7 +192,7 @@ def not_utf8(rows: int) -> pa.Array:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "huge numbers": ({"v": [1e308, 1.0]}, "Column 'v' has numbers so large.*Rescale it"),
-    "large numbers": ({"v": [1e155, 1.0]}, "Column 'v' has numbers so large"),
+    "large numbers": ({"v": [1.5e20, 1.0]}, "Column 'v' has numbers so large.*exceeds 1e.20"),
     "no values at all": ({"v": pa.nulls(2)}, "2 rows have no value in column 'v'"),
     "lists": ({"v": [[1], [2]]}, "holds list<.*neither numbers nor words"),
     "structs": ({"v": [{"a": 1}, {"a": 2}]}, "holds struct<.*neither numbers nor words"),
@@ -235,13 +235,6 @@ def test_one_class_at_all_nodes_is_nothing_to_learn() -> None:
     assert agree("own", "label", {"1": one, "2": other}).classes == ("a", "b")
 
 
-def test_sums_that_overflow_only_together_are_refused() -> None:
-    """1e154 squared is 1e308; of two such nodes, 2e308 is beyond a float."""
-    node = described(pa.table({"v": [1e154, 0.0], "label": TWO}))
-    with pytest.raises(UserError, match="squares of column 'v' are too large to be summed over"):
-        agree("own", "label", {"a": node, "b": node})
-
-
 def test_numbers_that_changed_since_the_start_are_refused(tmp_path: Path) -> None:
     schema = agree("own", "label", {"a": described(pa.table({"v": [1.0, 3.0], "label": TWO}))})
     far = pa.table({"v": [1e100, 3.0], "label": TWO})
@@ -253,10 +246,10 @@ def test_numbers_that_changed_since_the_start_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_description_too_long_for_the_server_is_refused_at_the_node() -> None:
-    """Six columns of 1,000 words of 200 letters: 1.2 million characters of the 1,048,576."""
+    """21 columns of 1,000 words of 200 letters: 4.3 million characters of the 4,194,304."""
     words = pa.array([f"{n:0200d}" for n in range(1000)])
-    table = pa.table({f"c{n}": words for n in range(6)} | {"label": ["a", "b"] * 500})
-    with pytest.raises(UserError, match="of which the server takes 1,048,576. Leave some out"):
+    table = pa.table({f"c{n}": words for n in range(21)} | {"label": ["a", "b"] * 500})
+    with pytest.raises(UserError, match="of which the server takes 4,194,304. Leave some out"):
         described(table)
 
 

@@ -103,8 +103,8 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def test_images_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pa.table({"image": [png("1", (257, 256))], "label": ["a"]})
-    with pytest.raises(UserError, match="257x256 pixels are too large; at most 65,536"):
+    table = pa.table({"image": [png("1", (1025, 1024))], "label": ["a"]})
+    with pytest.raises(UserError, match="1025x1024 pixels are too large; at most 1,048,576"):
         described(table)
     monkeypatch.setattr(np, "empty", out_of_memory)
     with pytest.raises(UserError, match="1 images of 4x4 pixels do not fit in this machine's"):

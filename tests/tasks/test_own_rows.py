@@ -46,8 +46,10 @@ def test_descriptions_at_their_limits_are_heard() -> None:
     assert heard(rows=10**9, numbers={}).rows == 10**9
     assert heard(rows=1, numbers={"age": [1, 3, 9]}).rows == 1  # a single row has no variance
     assert heard(classes=["x" * 200]).classes == ("x" * 200,)
-    sums = {"0": [2 * 256 * 256, 0, 0]}
-    assert heard(kind="image", shape=[1, 256, 256], numbers=sums, categories={}).shape[1] == 256
+    assert heard(numbers={"age": [2, 2e20, 2e40]}).numbers["age"][1] == 2e20
+    sums = {"0": [2 * 1024 * 1024, 0, 0]}
+    image = heard(kind="image", shape=[1, 1024, 1024], numbers=sums, categories={})
+    assert image.shape == (1, 1024, 1024)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +57,15 @@ def test_descriptions_at_their_limits_are_heard() -> None:
     [
         {"rows": 10**9 + 1, "numbers": {}},
         {"classes": ["x" * 201]},
+        {"classes": []},
+        {"numbers": {"age": [2, 0, 2.1e40]}},  # a root mean square above 1e20
+        {"rows": 1, "numbers": {"age": [1, 1e150, 1e300]}},
         {"categories": {"way": ["x" * 201]}},
         {"numbers": {"age": [3, 4, 10]}},
         {"numbers": {"age": [2, 4, 7.9]}},  # mean 2, so squares are 8 at least
         {"numbers": {"age": [2, 0, -1]}, "rows": 3},
         {"numbers": {"age": [0.5, 0, 0]}},
-        {"kind": "image", "shape": [1, 257, 256], "numbers": {"0": [2 * 257 * 256, 0, 0]}},
+        {"kind": "image", "shape": [1, 1025, 1024], "numbers": {"0": [2 * 1025 * 1024, 0, 0]}},
         {"kind": "image", "shape": [1, 0, 1], "numbers": {"0": [0, 0, 0]}},
         {"kind": "image", "shape": [1, 4], "numbers": {"0": [8, 0, 0]}},
         {"kind": "image", "shape": [2, 2, 2], "numbers": {"0": [8, 0, 0]}},
@@ -74,9 +79,21 @@ def test_descriptions_beyond_their_limits_are_refused(changes: dict[str, Any]) -
 
 def test_a_description_has_a_largest_length() -> None:
     text = json.dumps(HONEST)
-    assert read_description(text.ljust(1 << 20)).rows == 2
-    with pytest.raises(ValueError, match="1,048,577 characters, too many"):
-        read_description(text.ljust((1 << 20) + 1))
+    assert read_description(text.ljust(1 << 22)).rows == 2
+    with pytest.raises(ValueError, match="4,194,305 characters, too many"):
+        read_description(text.ljust((1 << 22) + 1))
+
+
+def test_a_column_too_large_is_named() -> None:
+    """Two such nodes ended the run before: the sum of their squares is beyond a float."""
+    sentence = "column 'age' has a root mean square of .*e.153, more than 1e.20: rescale it"
+    with pytest.raises(ValueError, match=sentence):
+        heard(rows=10, numbers={"age": [10, 0, 1.7e308]})
+
+
+def test_the_one_class_of_all_nodes_is_shown_as_plain_text() -> None:
+    with pytest.raises(UserError, match="one class, 'a b', so there is nothing to learn"):
+        agree("own", "label", {"a": heard(classes=["a\nb"])})
 
 
 def test_nodes_that_do_not_fit_together_are_named() -> None:

@@ -21,6 +21,7 @@ from fedsuite.core.messages import (
     pack,
     read_instructions,
     read_result,
+    read_state_round,
     unpack,
     write_arrays,
     write_instructions,
@@ -136,6 +137,25 @@ def test_limits_are_the_last_that_pass() -> None:
     assert "1 to 100 letters" in read_result(reply({"n" * 101: 1.0}), 0).error
     said = read_result(write_results([Result(0, error="x" + "y" * 3999 + "z")]), 0).error
     assert said == "y" * 3999 + "z"
+
+
+@pytest.mark.parametrize("name", ["acc@5", "train/loss", "top-1(%)", "f1:macro", "a+b=c"])
+def test_names_of_metrics_that_are_in_use(name: str) -> None:
+    assert read_result(reply({name: 1.0}), 0).metrics == {name: 1.0}
+
+
+@pytest.mark.parametrize("sign", [*" $\\[]<>&|'\"`{}\n\x1b", "é"])
+def test_names_of_metrics_that_something_would_interpret(sign: str) -> None:
+    assert "1 to 100 letters" in read_result(reply({f"a{sign}b": 1.0}), 0).error
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"), [(0, 0), (7, 7), (8, None), (2**62, None), (-1, None), (True, None)]
+)
+def test_a_state_is_of_a_round_until_now(said: int, heard: int | None) -> None:
+    content = RecordDict({"state.3": ConfigRecord({"round": said})})
+    assert read_state_round(content, 3, 7) == heard
+    assert read_state_round(content, 4, 7) is None
 
 
 def test_an_error_without_words_is_an_error() -> None:

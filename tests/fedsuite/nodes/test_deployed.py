@@ -18,11 +18,17 @@ from federations import (
 )
 from flwr.app import ConfigRecord, Error, Message
 
+from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.messages import read_result
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.nodes import deployed, queries
+from fedsuite.nodes.deployed import DeployedNodes
+from fedsuite.records import writer
+from fedsuite.records.folder import RunFolder
 from fedsuite.report.build import make_report
+from fedsuite.training.loop import run
 
 Start = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -278,3 +284,34 @@ def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
     page = (tmp_path / "report" / "report.md").read_text()
     assert "every node has its own data, whose labels are not sent" in page
     assert "finished" in page
+
+
+def test_what_is_recorded_of_a_run_on_own_data_can_be_run_again(
+    experiment: Start, tmp_path: Path
+) -> None:
+    """A partition's setting has no effect on data of the nodes' own."""
+    grid = DeployedGrid(*own_nodes(tmp_path))
+    words = {"dirichlet_alpha": 0.1, "partition": "dirichlet", "num_rounds": 1}
+    folder = experiment("fedavg", grid=grid, dataset="own", **words)
+    config = RunFolder(folder).read_config()
+    assert config.partition == OWN and "dirichlet-alpha" not in config.command()
+    assert parse(config.flat(), idle="refuse") == config
+
+
+def test_a_run_that_ended_before_its_schema_was_written_is_resumed(
+    experiment: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is free at once, its nodes are those with data of their own."""
+    nodes = own_nodes(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(DeployedNodes, "save", interrupted)
+        experiment("fedavg", grid=DeployedGrid(*nodes), run_name="cut", num_rounds=1)
+    monkeypatch.setattr(writer, "LOCK_WAIT", 0.0)
+    values = {"run-name": "cut", "results-dir": str(tmp_path / "runs"), "resume": True}
+    folder = run(parse(values), DeployedGrid(*nodes), engine="deployed")
+    assert read_document(folder / "schema.json")["shape"] == [1, 8, 8]
+    assert read_lines(folder / "history.jsonl")[-1]["clients"] == 3
+
+
+def interrupted(nodes: DeployedNodes, folder: Path) -> None:
+    raise KeyboardInterrupt

@@ -15,6 +15,8 @@ from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.nodes import deployed, queries
 from fedsuite.nodes.deployed import DeployedNodes
+from fedsuite.nodes.queries import Answer
+from tasks.own_schema import Description
 
 QUERY_TAKES = 4.0
 
@@ -23,8 +25,8 @@ QUERY_TAKES = 4.0
 class Coming:
     """A node with a partition: when it connects, and how long it takes to answer.
 
-    One that ``flaps`` is connected for two seconds, and then not for two. One with ``rows`` has
-    data of its own, so described.
+    It is gone at ``until``. One that ``flaps`` is connected for two seconds, and then not for two.
+    One with ``rows`` has data of its own, so described.
     """
 
     number: int
@@ -33,9 +35,10 @@ class Coming:
     takes: float = QUERY_TAKES
     flaps: bool = False
     rows: str = ""
+    until: float = inf
 
     def is_connected(self, now: float) -> bool:
-        return self.at <= now and not (self.flaps and now % 4 >= 2)
+        return self.at <= now < self.until and not (self.flaps and now % 4 >= 2)
 
 
 class Timeline(InlineGrid):
@@ -140,7 +143,7 @@ def test_a_first_node_with_other_rows_does_not_decide_the_columns(
 
 
 def test_one_node_alone_is_told_of_a_run_that_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="min-train-clients: the nodes have 1 partitions"):
+    with pytest.raises(UserError, match="the nodes have 1 partition. Use at most 1"):
         gather(monkeypatch, Coming(0, 1), minimum=2)
 
 
@@ -183,7 +186,44 @@ def test_one_that_disagrees_costs_a_few_seconds(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_partition_is_waited_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, grid = gather(monkeypatch, *three()[:2])
     assert nodes.present == {0: 0, 1: 1} and nodes.count == 3
-    assert grid.now == deployed.LATE_SECONDS + deployed.POLL_SECONDS
+    assert grid.now == QUERY_TAKES + deployed.LATE_SECONDS + deployed.POLL_SECONDS
+
+
+def test_a_first_node_that_comes_late_is_doubted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It connects 70 s after the run was submitted, the others 6 s after it."""
+    nodes, grid = gather(monkeypatch, Coming(0, 5, at=70.0), *three(at=76.0))
+    assert nodes.num_partitions == 3 and nodes.present == {0: 1, 1: 2, 2: 3}
+    assert grid.now == 76.0 + QUERY_TAKES + deployed.SETTLE_SECONDS
+
+
+@pytest.mark.parametrize("period", [3.0, 20.0])
+@pytest.mark.parametrize("rows", ["", "age"])
+def test_a_node_restarted_without_end_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch, period: float, rows: str
+) -> None:
+    """It never answers, and has another id each time; all others are here after 4 s."""
+    others = [Coming(number, 3, rows=rows) for number in range(3)]
+    starts = [period * number for number in range(100)]
+    restarted = [Coming(0, 3, at, inf, until=at + period) for at in starts]
+    nodes, grid = gather(monkeypatch, *others, *restarted)
+    assert sorted(nodes.present.values()) == [0, 1, 2]
+    assert grid.now == QUERY_TAKES + deployed.LATE_SECONDS
+
+
+def test_it_is_said_how_many_are_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "fedsuite")
+    gather(monkeypatch, *three(), Coming(0, 3, at=1.0), minimum=3)
+    gather(monkeypatch, Coming(0, 1))
+    said = [record.getMessage() for record in caplog.records]
+    assert "3 nodes here, 1 more answering" in said and "1 node here, 0 more answering" in said
+
+
+def test_a_description_is_read_once() -> None:
+    rows = Description("tabular", 2, ("a", "b"), (), {"age": (2.0, 4.0, 10.0)})
+    answer = Answer(1, "own", description=rows.to_json())
+    assert answer.data == rows and answer.data is answer.data
 
 
 def test_a_resumed_run_knows_how_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

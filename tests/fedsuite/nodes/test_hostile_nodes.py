@@ -144,13 +144,18 @@ CLAIMS: dict[str, tuple[Forge, str]] = {
         "it has 5,000 classes or categories ('way 0', ...), more than 1,000",
     ),
     "many columns of categories": (
-        described(categories={f"c{n}": [str(v) for v in range(1000)] for n in range(11)}),
-        "it has 11,002 columns of numbers and categories, more than 10,000",
+        described(categories={f"c{n}": [str(v) for v in range(1000)] for n in range(51)}),
+        "it has 51,002 columns of numbers and categories, more than 50,000",
     ),
     "many columns of numbers": (
-        described(numbers={f"c{n}": SUMS for n in range(10_001)}, categories={}),
-        "it has 10,001 columns of numbers and categories, more than 10,000",
+        described(numbers={f"c{n}": SUMS for n in range(50_001)}, categories={}),
+        "it has 50,001 columns of numbers and categories, more than 50,000",
     ),
+    "numbers beyond all others": (
+        described(numbers={"age": [60, 60e150, 60e300], "pulse": SUMS}),
+        "column 'age' has a root mean square of 1e+150, more than 1e+20",
+    ),
+    "no classes": (described(classes=[]), "it has no classes"),
     "one class too many with the others'": (
         described(classes=[f"class {n}" for n in range(999)]),
         "with it the nodes would have 1,001 classes, more than 1,000",
@@ -185,6 +190,7 @@ def test_images_larger_than_a_model_can_take_are_refused(experiment: Start, tmp_
     ("changes", "sentence"),
     [
         ({"shape": [1, 9, 8], "numbers": {"0": [80 * 72, 0, 0]}}, "those of digits (1, 8, 8)"),
+        ({"kind": "tabular", "shape": [], "numbers": {}}, "it has a table, and digits has inputs"),
         ({"classes": ["0", "foo"]}, "would have 11 classes, more than 10"),
     ],
 )

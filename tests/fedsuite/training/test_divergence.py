@@ -34,6 +34,7 @@ def test_a_learning_rate_of_a_million(
         ("metric 'loss' is nan", True),
         ("metric 'loss' is inf", True),
         ("vector 'update' has NaN or infinite values", True),
+        ("metric 'loss' is 6e+307, beyond float32", True),
         ("metric 'loss' is not a number", False),
         ("Traceback\nRuntimeError: metric 'loss' is nan", False),
         ("no reply in time", False),
