@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.cli.main import main
-from fedsuite.config import RunConfig, all_defaults, parse
+from fedsuite.config import RunConfig, all_defaults, parse, setting_groups
+from fedsuite.core.needs import holds
 from fedsuite.core.settings import UserError, spell
 from fuzz.draws import Case
 
@@ -37,11 +38,8 @@ LARGEST = {
     "num-rounds": 2,
     "local-epochs": 2,
     "local-steps": 4,
-    "fedtgp.prototype-epochs": 3,
-    "fedtgp.hidden": 64,
-    "fedadw.ala-max-epochs": 3,
-    "pfedme.inner-steps": 2,
 }
+LARGEST_OWN = 4  # of an algorithm's own whole numbers, which may count epochs
 # These do not change a model: they say what is measured, kept, sent or waited for.
 MEASURING = frozenset(
     "algo algo-settings client-threads round-timeout checkpoint-every tracking eval-every "
@@ -57,6 +55,11 @@ MAY_NOT_MATTER = frozenset(
     "fedfomo.models fedfomo.epsilon fedfomo.decay fedtgp.margin-cap foolsgold.kappa "
     "scaffold.control scaffold-tailored.control taco.detector taco.kappa taco.lambda "
     "taco.replay".split()
+)
+# Whose own settings are sorted so; those of other algorithms run, but need not change a model.
+SORTED = frozenset(
+    "apple fedacg fedadw fedamp feda4 fedavg fedbac feddual fedfomo fedprox fedprox-tailored fedtgp "
+    "foolsgold pfedme scaffold scaffold-tailored stem taco".split()
 )
 
 
@@ -114,7 +117,7 @@ def effect_job(job: Job, config: RunConfig) -> Job | None:
     keys = [
         key
         for key in sorted(job.case.ordinary & job.settings.keys())
-        if key not in MEASURING | MAY_NOT_MATTER and flat[key] != usual[key]
+        if _must_matter(key, config) and flat[key] != usual[key] and _runs_without(key, job)
     ]
     if not keys:
         return None
@@ -178,8 +181,28 @@ def preload() -> None:
 
 
 def _shrunk(key: str, value: Any) -> Any:
-    largest = LARGEST.get(key)
-    return min(value, largest) if largest and isinstance(value, int) else value
+    largest = LARGEST_OWN if "." in key else LARGEST.get(key)
+    shrinks = largest and isinstance(value, int) and not isinstance(value, bool)
+    return min(value, largest) if shrinks else value
+
+
+def _must_matter(key: str, config: RunConfig) -> bool:
+    """Return whether a setting is one that changes models, and is not switched off twice."""
+    owner = key.partition(".")[0] if "." in key else ""
+    if key in MEASURING | MAY_NOT_MATTER or (owner and owner not in SORTED):
+        return False
+    group, prefix, flat = setting_groups()[owner], f"{owner}." if owner else "", config.flat()
+    values = {name.removeprefix(prefix): spell(flat[name]) for name in group}
+    return all(holds(need, values) for need in group[key].metadata["needs"])
+
+
+def _runs_without(key: str, job: Job) -> bool:
+    """Return whether the other settings are accepted, none of them needing this one."""
+    try:
+        parse({k: v for k, v in job.settings.items() if k != key}, idle="refuse")
+    except UserError:
+        return False
+    return True
 
 
 def _work(words: list[str], place: Path) -> None:
