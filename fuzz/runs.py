@@ -2,13 +2,14 @@
 
 A run is made small and is a process of its own, forked from this one, with a time limit. Each way a
 run may end is a sentence: no traceback, no hang. Then it is run again without one of its settings,
-and the models must differ.
+and its models, or its record of the clients, must differ.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import multiprocessing
 import os
 import random
@@ -58,18 +59,18 @@ MAY_NOT_MATTER = frozenset(
 )
 # Whose own settings are sorted so; those of other algorithms run, but need not change a model.
 SORTED = frozenset(
-    "apple fedacg fedadw fedamp feda4 fedavg fedbac feddual fedfomo fedprox fedprox-tailored fedtgp "
-    "foolsgold pfedme scaffold scaffold-tailored stem taco".split()
+    "apple fedacg fedadw fedamp feda4 fedavg fedbac feddual fedfomo fedprox fedprox-tailored "
+    "fedtgp foolsgold pfedme scaffold scaffold-tailored stem taco".split()
 )
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: its exit status, what it printed, and a hash of its models."""
+    """How a run ended: its exit status, what it printed, and a hash of its results."""
 
     status: int | None  # None: it did not end in time, or was killed
     output: str
-    models: str = ""
+    results: str = ""
 
     @property
     def failure(self) -> str:
@@ -161,7 +162,7 @@ def judge(pairs: Iterable[tuple[Job, Ending]]) -> Iterator[str]:
             whole[job.case.number] = ending
     for job, ending in parts:
         full = whole.get(job.case.number)
-        if full and full.models and (full.status, full.models) == (ending.status, ending.models):
+        if full and full.results and (full.status, full.results) == (ending.status, ending.results):
             value = spell(job.settings[job.without])
             yield f"{command(job)}\n{job.without}={value} changes nothing beside these settings"
 
@@ -223,9 +224,12 @@ def _read(path: Path) -> str:
 
 
 def _hash(results: Path) -> str:
-    """Return a hash of all models that a run has saved; empty if there are none."""
+    """Return a hash of a run's models and its clients' rows but for times; empty without models."""
     files = sorted(results.glob("fuzz/model.safetensors")) + sorted(results.glob("fuzz/models/*"))
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + file.read_bytes())
+    for line in _read(results / "fuzz" / "clients.jsonl").splitlines():
+        row = {key: value for key, value in json.loads(line).items() if "seconds" not in key}
+        digest.update(json.dumps(row).encode())
     return digest.hexdigest() if files else ""

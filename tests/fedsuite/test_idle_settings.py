@@ -127,7 +127,8 @@ def test_without_a_shared_model_there_is_none_to_move_score_or_replay(algo: str,
 
 def unlike(field: dataclasses.Field[Any], values: Sequence[object]) -> Any:
     """Return an allowed value that is none of these; None if there is none."""
-    default, limits, choices = field.default, field.metadata["limits"], field.metadata["choices"]
+    default: Any = field.default
+    limits, choices = field.metadata["limits"], field.metadata["choices"]
     if choices is not None or isinstance(default, bool | str):
         candidates = choices or ((True, False) if isinstance(default, bool) else ("1", ""))
     else:
@@ -160,7 +161,7 @@ def unmet_needs() -> list[tuple[str, dict[str, Any]]]:
                 given = {"algo": name or "fedavg", key: value}
                 wanted = [value for _, value in conditions(need)]
                 for other, one in conditions(need):
-                    switch = group[prefix + other]
+                    switch: Any = group[prefix + other]
                     none = type(switch.default)()
                     given[prefix + other] = unlike(switch, wanted) if one else none
                 cases.append((key, given))

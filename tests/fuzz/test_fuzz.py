@@ -73,7 +73,7 @@ def left_out(values: dict[str, Any]) -> str | None:
     job = small_job(Case(1, values, frozenset(values) - {"algo"}))
     assert job is not None
     other = effect_job(job, parse(job.settings))
-    return other and other.without
+    return other.without if other else None
 
 
 def test_no_setting_is_left_out_that_another_needs() -> None:
@@ -97,6 +97,20 @@ def test_settings_of_a_new_algorithm_run_small_and_need_no_list(
     assert job is not None and job.settings["newest.inner-steps"] == 4
     assert effect_job(job, parse(job.settings)) is None
     assert left_out({"algo": "newest", "lr": 0.3, "newest.lam": 3.0}) == "lr"
+
+
+def test_results_are_the_models_and_the_record_of_clients_but_for_times(tmp_path: Path) -> None:
+    def results(model: bytes, row: str) -> str:
+        (tmp_path / "fuzz").mkdir(exist_ok=True)
+        (tmp_path / "fuzz" / "model.safetensors").write_bytes(model)
+        (tmp_path / "fuzz" / "clients.jsonl").write_text(row + "\n")
+        return runs._hash(tmp_path)
+
+    assert runs._hash(tmp_path) == ""
+    first = results(b"a", '{"penalty": 1, "cpu_seconds": 2}')
+    assert first == results(b"a", '{"penalty": 1, "cpu_seconds": 3}')
+    assert first != results(b"a", '{"penalty": 2, "cpu_seconds": 2}')
+    assert first != results(b"b", '{"penalty": 1, "cpu_seconds": 2}')
 
 
 def test_tracebacks_hangs_silence_and_settings_without_effect_are_failures() -> None:
