@@ -17,8 +17,10 @@ from typing import Any, Literal, cast
 
 from fedsuite import registry
 from fedsuite.core import files
+from fedsuite.core.client_ids import parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
 from fedsuite.core.protocol import OWN
+from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
     UserError,
@@ -32,7 +34,6 @@ from fedsuite.core.settings import (
     spell,
     suggest,
 )
-from fedsuite.core.text_settings import check_run_name, parse_freeloaders
 from tasks.datasets import DATASETS
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
@@ -246,8 +247,8 @@ def parse(
     ``foreign`` is for keys of algorithms that the run does not use: ``refuse`` them, accept them
     with their ``default``, since Flower passes those for every run, or ``ignore`` them. ``idle`` is
     for settings that others deprive of their effect: ``refuse`` what a user has given, ``reset`` to
-    the defaults what runs share, ``accept`` what was recorded. Everything that needs no algorithm's
-    code is checked before that code is imported.
+    the defaults what runs share, ``accept`` what was recorded; a set of keys refuses those and
+    resets others. Everything that needs no algorithm's code is checked before that is imported.
     """
     shared = {k: v for k, v in values.items() if "." not in k}
     names = [kebab(f.name) for f in _shared_fields()]
@@ -258,8 +259,8 @@ def parse(
     idle = "accept" if config.resume else idle
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
     own = _outside_values(config) | _own_values(prefix, values, foreign)
-    config = settle(config, idle)
-    params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.")
+    config = settle(config, idle, written=shared)
+    params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.", own)
     config = dataclasses.replace(
         config,
         params=tuple((kebab(f.name), getattr(params, f.name)) for f in dataclasses.fields(params)),
@@ -267,7 +268,7 @@ def parse(
     _refuse_contradictions(config)
     algorithm = registry.find(config.algo)
     if not algorithm.strategy.shares_model:
-        config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}")
+        config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
 
 

@@ -36,7 +36,7 @@ def main(grid: Grid, context: Context) -> None:
         engine = RAY if is_simulated(grid) else DEPLOYED
         if engine == RAY:
             replace_dead_workers()
-        folder = run(parse(context.run_config, foreign="default", idle="refuse"), grid, engine)
+        folder = run(parse(context.run_config, foreign="default", idle="reset"), grid, engine)
     except (UserError, RunFailed, ConnectionError) as error:  # sentences
         log.error("the run failed: %s", error)
         raise

@@ -2,13 +2,14 @@
 
 A run is made small and is a process of its own, forked from this one, with a time limit. Each way a
 run may end is a sentence: no traceback, no hang. Then it is run again without one of its settings,
-and the models must differ.
+and its models, or its record of the clients, must differ.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import multiprocessing
 import os
 import random
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.cli.main import main
-from fedsuite.config import RunConfig, all_defaults, parse
+from fedsuite.config import RunConfig, all_defaults, parse, setting_groups
+from fedsuite.core.needs import holds
 from fedsuite.core.settings import UserError, spell
 from fuzz.draws import Case
 
@@ -37,11 +39,8 @@ LARGEST = {
     "num-rounds": 2,
     "local-epochs": 2,
     "local-steps": 4,
-    "fedtgp.prototype-epochs": 3,
-    "fedtgp.hidden": 64,
-    "fedadw.ala-max-epochs": 3,
-    "pfedme.inner-steps": 2,
 }
+LARGEST_OWN = 4  # of an algorithm's own whole numbers, which may count epochs
 # These do not change a model: they say what is measured, kept, sent or waited for.
 MEASURING = frozenset(
     "algo algo-settings client-threads round-timeout checkpoint-every tracking eval-every "
@@ -58,15 +57,20 @@ MAY_NOT_MATTER = frozenset(
     "scaffold.control scaffold-tailored.control taco.detector taco.kappa taco.lambda "
     "taco.replay".split()
 )
+# Whose own settings are sorted so; those of other algorithms run, but need not change a model.
+SORTED = frozenset(
+    "apple fedacg fedadw fedamp feda4 fedavg fedbac feddual fedfomo fedprox fedprox-tailored "
+    "fedtgp foolsgold pfedme scaffold scaffold-tailored stem taco".split()
+)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: its exit status, what it printed, and a hash of its models."""
+    """How a run ended: its exit status, what it printed, and a hash of its results."""
 
     status: int | None  # None: it did not end in time, or was killed
     output: str
-    models: str = ""
+    results: str = ""
 
     @property
     def failure(self) -> str:
@@ -114,7 +118,7 @@ def effect_job(job: Job, config: RunConfig) -> Job | None:
     keys = [
         key
         for key in sorted(job.case.ordinary & job.settings.keys())
-        if key not in MEASURING | MAY_NOT_MATTER and flat[key] != usual[key]
+        if _must_matter(key, config) and flat[key] != usual[key] and _runs_without(key, job)
     ]
     if not keys:
         return None
@@ -158,7 +162,7 @@ def judge(pairs: Iterable[tuple[Job, Ending]]) -> Iterator[str]:
             whole[job.case.number] = ending
     for job, ending in parts:
         full = whole.get(job.case.number)
-        if full and full.models and (full.status, full.models) == (ending.status, ending.models):
+        if full and full.results and (full.status, full.results) == (ending.status, ending.results):
             value = spell(job.settings[job.without])
             yield f"{command(job)}\n{job.without}={value} changes nothing beside these settings"
 
@@ -178,8 +182,28 @@ def preload() -> None:
 
 
 def _shrunk(key: str, value: Any) -> Any:
-    largest = LARGEST.get(key)
-    return min(value, largest) if largest and isinstance(value, int) else value
+    largest = LARGEST_OWN if "." in key else LARGEST.get(key)
+    shrinks = largest and isinstance(value, int) and not isinstance(value, bool)
+    return min(value, largest) if shrinks else value
+
+
+def _must_matter(key: str, config: RunConfig) -> bool:
+    """Return whether a setting is one that changes models, and is not switched off twice."""
+    owner = key.partition(".")[0] if "." in key else ""
+    if key in MEASURING | MAY_NOT_MATTER or (owner and owner not in SORTED):
+        return False
+    group, prefix, flat = setting_groups()[owner], f"{owner}." if owner else "", config.flat()
+    values = {name.removeprefix(prefix): spell(flat[name]) for name in group}
+    return all(holds(need, values) for need in group[key].metadata["needs"])
+
+
+def _runs_without(key: str, job: Job) -> bool:
+    """Return whether the other settings are accepted, none of them needing this one."""
+    try:
+        parse({k: v for k, v in job.settings.items() if k != key}, idle="refuse")
+    except UserError:
+        return False
+    return True
 
 
 def _work(words: list[str], place: Path) -> None:
@@ -200,9 +224,12 @@ def _read(path: Path) -> str:
 
 
 def _hash(results: Path) -> str:
-    """Return a hash of all models that a run has saved; empty if there are none."""
+    """Return a hash of a run's models and its clients' rows but for times; empty without models."""
     files = sorted(results.glob("fuzz/model.safetensors")) + sorted(results.glob("fuzz/models/*"))
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + file.read_bytes())
+    for line in _read(results / "fuzz" / "clients.jsonl").splitlines():
+        row = {key: value for key, value in json.loads(line).items() if "seconds" not in key}
+        digest.update(json.dumps(row).encode())
     return digest.hexdigest() if files else ""

@@ -71,7 +71,7 @@ def _by_command(config: RunConfig) -> RunConfig:
 
 def _by_flower(config: RunConfig) -> RunConfig:
     carried = tomllib.loads(tomli_w.dumps(config.flat()))
-    return parse(all_defaults() | carried, foreign="default", idle="refuse")
+    return parse(all_defaults() | carried, foreign="default", idle="reset")
 
 
 WAYS: dict[str, Callable[[RunConfig], RunConfig]] = {

@@ -35,9 +35,7 @@ class FedA4Params:
         choices=("intent", "printed"),
         needs=("adaptation=true", "eta"),
     )
-    beta: float = setting(
-        1.0, "strength of the accuracy penalty", low=0, needs=("adaptation=true", "eta")
-    )
+    beta: float = setting(1.0, "strength of the accuracy penalty", low=0, needs="adaptation=true")
     eta: float = setting(0.01, "step size of the adaptation", low=0, needs="adaptation=true")
     theta: float = setting(
         0.9,
@@ -50,14 +48,14 @@ class FedA4Params:
         0.3,
         "a client is biased from this concentration on",
         low=0,
-        needs=("adaptation=true", "eta"),
+        needs="adaptation=true",
     )
     tau_sim: float = setting(
         0.2,
         "a client is biased up to this similarity",
         low=-1,
         high=1,
-        needs=("adaptation=true", "eta"),
+        needs="adaptation=true",
     )
 
 

@@ -46,7 +46,7 @@ class FedAdwParams:
         2,
         "number of top layers aggregated adaptively, normalisation not counted; 0 = all",
         low=0,
-        needs="adaptive=true",
+        needs="adaptive=true or send-weights=true",
     )
     ala_percent: int = setting(
         80,
@@ -67,9 +67,7 @@ class FedAdwParams:
     ala_max_epochs: int = setting(
         50, "maximum epochs of the first learning", low=1, high=100_000, needs="adaptive=true"
     )
-    send_weights: bool = setting(
-        False, "clients send their mixing weights, for the record", needs="adaptive=true"
-    )
+    send_weights: bool = setting(False, "clients send their mixing weights, for the record")
 
 
 class FedAdw(BaseStrategy):

@@ -31,27 +31,23 @@ class FedAmpParams:
         1.0,
         "scale of the attention, in units of the median squared distance",
         above=0,
-        needs=("heuristic=false", "lam"),
+        needs="heuristic=false",
     )
-    alpha: float = setting(
-        1.0, "step size of the cloud models towards the others", above=0, needs="lam"
-    )
+    alpha: float = setting(1.0, "step size of the cloud models towards the others", above=0)
     lam: float = setting(0.1, "pull towards the cloud model is lam/alpha; 0 = local", low=0)
-    heuristic: bool = setting(
-        False, "HeurFedAMP: attention by cosines instead of distances", needs="lam"
-    )
+    heuristic: bool = setting(False, "HeurFedAMP: attention by cosines instead of distances")
     sharpness: float = setting(
         25.0,
         "heuristic=true: factor of the cosines (its sigma)",
         low=0,
-        needs=("heuristic=true", "lam"),
+        needs="heuristic=true",
     )
     self_weight: float = setting(
         0.0,
         "heuristic=true: weight of the own model; 0 = 1/n of n models",
         low=0,
         high=1,
-        needs=("heuristic=true", "lam"),
+        needs="heuristic=true",
     )
 
 

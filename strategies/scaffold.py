@@ -36,7 +36,6 @@ class ScaffoldParams:
         "control variate: update = derived from the update, gradient = mean gradient, which is "
         "sent; auto = update where both are equal",
         choices=("auto", "update", "gradient"),
-        needs="coefficient",
     )
 
 

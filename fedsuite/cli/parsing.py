@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from fedsuite.core.processes import Terminated
-from fedsuite.core.settings import shown, suggest
+from fedsuite.core.settings import invalid, shown, suggest
 
 MAX_DIGITS, MAX_NODES = 9, 1000
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number
@@ -127,9 +127,7 @@ def node_count(text: str) -> int:
     """Read how many nodes there are to be, each of which may be a process of its own."""
     count = positive(text)
     if count > MAX_NODES:
-        raise typer.BadParameter(
-            f"'{text}' nodes are more than this machine can have; use at most {MAX_NODES}."
-        )
+        raise invalid("--nodes", text, f"at most {MAX_NODES} are possible.")
     return count
 
 

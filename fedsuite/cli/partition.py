@@ -9,7 +9,7 @@ import typer
 
 from fedsuite.cli.options import Files, Settings
 from fedsuite.cli.parsing import Command
-from fedsuite.cli.run import read_settings
+from fedsuite.cli.run import given_keys, read_settings
 from fedsuite.core.settings import UserError
 
 MAX_WIDTH = 160
@@ -34,7 +34,8 @@ def partition(
     """Draw which client has which labels."""
     from fedsuite.config import parse
 
-    config = parse(read_settings(file or [], settings or []), idle="refuse")
+    pairs = settings or []
+    config = parse(read_settings(file or [], pairs), idle=given_keys(pairs))
     from fedsuite.core.text import counted
     from fedsuite.report.label_distribution import label_table, save_label_png
     from fedsuite.terminal.console import make_console

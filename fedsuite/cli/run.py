@@ -80,7 +80,7 @@ def run(
         raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
     if name:
         values["run-name"] = name
-    return _start(parse(values, idle="refuse"), target, connection)
+    return _start(parse(values, idle=given_keys(settings or [])), target, connection)
 
 
 @commands.command(cls=Command, epilog=STATUSES)
@@ -154,6 +154,11 @@ def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True)
         if here and values.get(key):
             values[key] = str(absolute_path(str(values[key])))
     return values
+
+
+def given_keys(pairs: Sequence[str]) -> frozenset[str]:
+    """Return the keys of KEY=VALUE pairs; one without effect is refused, one of a file is not."""
+    return frozenset(pair.partition("=")[0].strip() for pair in pairs)
 
 
 def _resume_remotely(name: str, results_dir: str, target: Target, connection: Connection) -> int:

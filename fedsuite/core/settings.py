@@ -17,8 +17,8 @@ T = TypeVar("T")
 Scalar = str | int | float | bool
 MAX_INTEGER = 2**63 - 1  # Flower's run-config is TOML, whose integers have 64 bits
 SMALLEST, LARGEST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32, as models are
-MAX_TEXT = 10_000
-MAX_SHOWN = 100
+MAX_TEXT = 1_000_000
+MAX_SHOWN = 300
 
 
 class UserError(Exception):
@@ -31,9 +31,12 @@ def invalid(key: str, value: object, reason: str) -> UserError:
 
 
 def shown(value: object) -> str:
-    """Return a value as a sentence quotes it: not too long, control characters escaped."""
-    text = str(value)
-    text = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    """Return a value as a sentence quotes it: not too long, control characters escaped.
+
+    Of long text both ends are kept, since that of a path is the file's name.
+    """
+    text, half = str(value), MAX_SHOWN // 2
+    text = text if len(text) <= MAX_SHOWN else f"{text[:half]}...{text[-half:]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from fedsuite.config import RunConfig
+from fedsuite.core.client_ids import parse_freeloaders
 from fedsuite.core.settings import kebab
-from fedsuite.core.text_settings import parse_freeloaders
 from fedsuite.metrics import METRICS, SUMMARY_METRICS
 from fedsuite.records.provenance import META
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedsuite.core.client_ids import parse_freeloaders
 from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, counted
-from fedsuite.core.text_settings import parse_freeloaders
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
 from fedsuite.records.checks import check_config, check_summary, is_client_row, is_number
 from fedsuite.records.folder import RunFolder, RunState, run_folders

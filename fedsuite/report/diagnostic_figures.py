@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsuite.core.text_settings import parse_freeloaders
+from fedsuite.core.client_ids import parse_freeloaders
 from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -99,17 +100,25 @@ def test_commands_exist(page: Path) -> None:
 
 
 def run_commands(page: Path) -> list[list[str]]:
-    """Return the words after ``fedsuite run`` of every such line in a page's blocks of commands."""
+    """Return the words after ``fedsuite run`` of every such command of a page.
+
+    Those between backticks of a page on adding something name what is added there.
+    """
     blocks = "".join(SHELL.findall(page.read_text(encoding="utf-8"))).replace("\\\n", " ")
-    lines = [shlex.split(line, comments=True) for line in blocks.splitlines()]
-    return [words[2:] for words in lines if words[:2] == ["fedsuite", "run"]]
+    adding = page.name.startswith("adding-")
+    texts = [*blocks.splitlines(), *([] if adding else quoted(page))]
+    commands = [text.strip() for text in texts if text.strip().startswith("fedsuite run ")]
+    return [words[2:] for words in (shlex.split(c, comments=True) for c in commands)]
 
 
 @per_page([page for page in PAGES if run_commands(page)])
 def test_settings_in_commands_are_accepted(page: Path) -> None:
     for algo, *words in run_commands(page):
+        if algo == "...":
+            continue
         pairs = [word for word in words if "=" in word and not word.startswith("-")]
-        parse(read_settings([], pairs) | {"algo": algo})
+        files = [str(ROOT / file) for flag, file in pairwise(words) if flag == "-f"]
+        parse(read_settings(files, pairs) | {"algo": algo}, idle="refuse")
 
 
 @per_page([ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from fedsuite.config import (
     read_toml,
     setting_groups,
 )
-from fedsuite.core.needs import holds
+from fedsuite.core.files import read_lines
+from fedsuite.core.needs import OFF, holds
 from fedsuite.core.settings import UserError, kebab, spell
 from fedsuite.nodes.setup import changed
 from tasks.partitions import PARTITIONS
 
 ROOT = Path(__file__).parents[2]
-# One case per need: the settings, and the key that has no effect with them.
+# Settings, and the key that has no effect with them.
 IDLE: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": 0.9, "optimizer": "adam"},
     "lr-decay": {"lr-decay": 0.5},
@@ -42,9 +44,9 @@ IDLE: dict[str, dict[str, Any]] = {
     "apple.mu": {"apple.mu": 1, "apple.p-lr": 0},
     "apple.fade": {"apple.fade": 0.5, "apple.mu": 0},
     "feda4.eta": {"feda4.eta": 0.1, "feda4.adaptation": False},
-    "feda4.beta": {"feda4.beta": 2, "feda4.eta": 0},
+    "feda4.beta": {"feda4.beta": 2, "feda4.adaptation": False},
     "feda4.theta": {"feda4.theta": 0.5, "feda4.adaptation": False},
-    "feda4.tau-conc": {"feda4.tau-conc": 0.5, "feda4.eta": 0},
+    "feda4.tau-conc": {"feda4.tau-conc": 0.5, "feda4.adaptation": False},
     "feda4.tau-sim": {"feda4.tau-sim": 0.5, "feda4.adaptation": False},
     "feda4.direction": {"feda4.direction": "printed", "feda4.eta": 0},
     "fedadw.x": {"fedadw.x": 1, "fedadw.weights": "samples"},
@@ -56,10 +58,7 @@ IDLE: dict[str, dict[str, Any]] = {
     "fedadw.ala-lr": {"fedadw.ala-lr": 0.1, "fedadw.adaptive": False},
     "fedadw.ala-tolerance": {"fedadw.ala-tolerance": 1, "fedadw.adaptive": False},
     "fedadw.ala-max-epochs": {"fedadw.ala-max-epochs": 9, "fedadw.adaptive": False},
-    "fedadw.send-weights": {"fedadw.send-weights": True, "fedadw.adaptive": False},
     "fedamp.sigma": {"fedamp.sigma": 2, "fedamp.heuristic": True},
-    "fedamp.alpha": {"fedamp.alpha": 2, "fedamp.lam": 0},
-    "fedamp.heuristic": {"fedamp.heuristic": True, "fedamp.lam": 0},
     "fedamp.sharpness": {"fedamp.sharpness": 5},
     "fedamp.self-weight": {"fedamp.self-weight": 0.5},
     "fedbac.lam": {"fedbac.lam": 0.1, "fedbac.regularizer": "none"},
@@ -75,11 +74,6 @@ IDLE: dict[str, dict[str, Any]] = {
     "pfedme.lam": {"pfedme.lam": 1, "pfedme.inner-steps": 0},
     "pfedme.personal-lr": {"pfedme.personal-lr": 1, "pfedme.inner-steps": 0},
     "pfedme.scored": {"pfedme.scored": "w", "pfedme.inner-steps": 0},
-    "scaffold.control": {"scaffold.control": "gradient", "scaffold.coefficient": 0},
-    "scaffold-tailored.control": {
-        "scaffold-tailored.control": "gradient",
-        "scaffold-tailored.coefficient": 0,
-    },
     "taco.gamma": {"taco.gamma": 0.1, "taco.correction": False},
     "taco.gradient-units": {"taco.gradient-units": "step", "taco.correction": False},
     "taco.output": {"taco.output": "z", "taco.correction": False},
@@ -131,14 +125,112 @@ def test_without_a_shared_model_there_is_none_to_move_score_or_replay(algo: str,
     assert parse(given | {"algo": "fedavg"}, idle="refuse").flat()[key] == 2
 
 
-def test_every_need_has_its_case() -> None:
-    declared = {
-        key
-        for group in setting_groups().values()
-        for key, field in group.items()
-        if field.metadata["needs"]
-    }
-    assert declared | {"server-lr", "eval-rows"} == set(IDLE)
+def unlike(field: dataclasses.Field[Any], values: Sequence[object]) -> Any:
+    """Return an allowed value that is none of these; None if there is none."""
+    default: Any = field.default
+    limits, choices = field.metadata["limits"], field.metadata["choices"]
+    if choices is not None or isinstance(default, bool | str):
+        candidates = choices or ((True, False) if isinstance(default, bool) else ("1", ""))
+    else:
+        low, high = limits["low"], limits["high"]
+        near = [default * 2, default + 1, *(x for x in (low, high) if x is not None)]
+        fitting = [x for x in near if high is None or x <= high]
+        candidates = tuple(type(default)(x) for x in fitting)
+    avoided = {spell(value) for value in values}
+    return next((value for value in candidates if spell(value) not in avoided), None)
+
+
+def conditions(need: str) -> list[tuple[str, str]]:
+    """Return the keys of a need and the values it wants, empty for any but none."""
+    return [(c.partition("=")[0], c.partition("=")[2]) for c in need.split(" or ")]
+
+
+def unmet_needs() -> list[tuple[str, dict[str, Any]]]:
+    """Return every key once per need, with settings that do not meet it.
+
+    A key whose only other value switches off what needs it is never refused.
+    """
+    cases = []
+    for name, group in setting_groups().items():
+        prefix = f"{name}." if name else ""
+        needs = {need for field in group.values() for need in field.metadata["needs"]}
+        switches = {prefix + key for need in needs for key, _ in conditions(need)}
+        for key, field in group.items():
+            value = unlike(field, [field.default, *(OFF if key in switches else ())])
+            for need in field.metadata["needs"] if value is not None else ():
+                given = {"algo": name or "fedavg", key: value}
+                wanted = [value for _, value in conditions(need)]
+                for other, one in conditions(need):
+                    switch: Any = group[prefix + other]
+                    none = type(switch.default)()
+                    given[prefix + other] = unlike(switch, wanted) if one else none
+                cases.append((key, given))
+    return cases
+
+
+@pytest.mark.parametrize(("key", "given"), unmet_needs())
+def test_what_is_declared_to_need_another_setting_is_refused_without_it(
+    key: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match=rf"^{key}=\S+ has no effect (with|without) "):
+        parse(given, idle="refuse")
+
+
+def test_the_cases_above_are_declared() -> None:
+    declared = {key for key, _ in unmet_needs()}
+    assert set(IDLE) - {"server-lr", "eval-rows"} <= declared
+
+
+@pytest.mark.parametrize(
+    ("algo", "given"),
+    [
+        ("feda4", {"eta": 0, "beta": 2, "tau-conc": 0.5, "tau-sim": 0.5}),
+        ("fedamp", {"lam": 0, "sigma": 2, "alpha": 2}),
+        ("fedamp", {"lam": 0, "heuristic": True, "sharpness": 5, "self-weight": 0.5}),
+        ("fedadw", {"adaptive": False, "send-weights": True, "ala-layers": 1}),
+        ("scaffold", {"coefficient": 0, "control": "gradient"}),
+        ("scaffold-tailored", {"coefficient": 0, "control": "gradient"}),
+    ],
+)
+def test_a_setting_that_changes_the_record_alone_is_accepted(
+    algo: str, given: dict[str, Any]
+) -> None:
+    """They change penalty and biased, self_attention, the mixing weights, or upload_bytes."""
+    own = {f"{algo}.{key}": value for key, value in given.items()}
+    settled = parse({"algo": algo} | own, idle="refuse")
+    assert parse({"algo": algo} | own, idle="reset") == settled
+    assert {key: settled.flat()[key] for key in own} == own
+
+
+@pytest.mark.parametrize("key", ["feda4.beta", "feda4.tau-conc", "fedamp.alpha"])
+def test_it_does_change_the_record(key: str, experiment: Callable[..., Path]) -> None:
+    algo = key.partition(".")[0]
+    off = {"feda4": "feda4.eta", "fedamp": "fedamp.lam"}[algo]
+    column = {"feda4.beta": "penalty", "feda4.tau-conc": "biased"}.get(key, "self_attention")
+    columns = []
+    for value in (0.01, 1.0):
+        folder = experiment(algo, **{off: 0.0, key: value})
+        columns.append([row.get(column) for row in read_lines(folder / "clients.jsonl")])
+    assert columns[0] != columns[1]
+
+
+def test_two_ways_to_say_off_are_accepted() -> None:
+    off = {"algo": "fedbac", "fedbac.regularizer": "none", "fedbac.lam": 0}
+    config = parse(off, idle="refuse")
+    assert (config.flat()["fedbac.regularizer"], config.flat()["fedbac.lam"]) == ("none", 0)
+    assert parse(off, idle="reset") == config
+
+
+def test_a_value_is_quoted_as_it_was_given() -> None:
+    given = {"algo": "fedbac", "fedbac.regularizer": "gradient", "fedbac.lam": "0"}
+    with pytest.raises(UserError) as caught:
+        parse(given, idle="refuse")
+    assert str(caught.value) == (
+        "fedbac.regularizer=gradient has no effect with fedbac.lam=0: remove it (the default is "
+        "update), or set fedbac.lam to another value."
+    )
+    with pytest.raises(UserError, match="^server-lr=2 has no effect on local"):
+        parse({"algo": "local", "server-lr": "2"}, idle="refuse")
 
 
 def test_needs_name_settings_of_their_group_and_values_that_these_take() -> None:

@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 
 from fedsuite import server_app
 from fedsuite.config import all_defaults
-from fedsuite.core.settings import Scalar, UserError
+from fedsuite.core.settings import Scalar
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.server_app import MarkedLines
 
@@ -31,14 +31,18 @@ def test_a_run_on_flowers_simulation_is_recorded_as_a_ray_run(
     assert caplog.messages[-1].startswith("finished: accuracy 0.")
 
 
-def test_a_setting_without_effect_in_flowers_run_config_is_refused(tmp_path: Path) -> None:
-    """Flower passes every default too; those are fine."""
+def test_a_setting_without_effect_in_flowers_run_config_is_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the app's own, which ``--run-config`` deprives of its effect."""
+    monkeypatch.setattr(server_app, "log_to_stdout", lambda: None)
     settings = all_defaults() | {"results-dir": str(tmp_path), "run-name": "mine"}
     settings |= {"optimizer": "adam", "momentum": 0.9}
+    settings |= {"num-clients": 2, "num-rounds": 1, "local-steps": 1, "model": "mlp"}
     context = Context(1, 1, node_config={}, state=RecordDict(), run_config=settings)
-    with pytest.raises(UserError, match="^momentum=0.9 has no effect with optimizer=adam"):
-        server_app.main(InlineGrid(1), context)
-    assert not (tmp_path / "mine").exists()
+    server_app.main(InlineGrid(1), context)
+    config = json.loads((tmp_path / "mine" / "config.json").read_text())
+    assert (config["optimizer"], config["momentum"]) == ("adam", 0.0)
 
 
 def test_every_line_of_a_message_is_marked() -> None:

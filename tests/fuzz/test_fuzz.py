@@ -10,6 +10,7 @@ import pytest
 
 from fedsuite.config import all_defaults, parse
 from fedsuite.core.settings import UserError
+from fedsuite.registry import ALGORITHMS
 from fuzz import runs, settings
 from fuzz.__main__ import main, sample_jobs, settings_failures
 from fuzz.draws import Case, draw_case
@@ -52,6 +53,7 @@ def test_a_crash_a_murmur_and_a_loss_are_noticed(monkeypatch: pytest.MonkeyPatch
 def test_the_settings_that_need_not_change_a_model_exist() -> None:
     known = all_defaults().keys()
     assert runs.MEASURING | runs.MAY_NOT_MATTER | {*runs.LARGEST, *runs.FIXED} <= known
+    assert runs.SORTED <= ALGORITHMS.keys()
 
 
 def test_a_run_is_small_and_leaves_one_ordinary_setting_out() -> None:
@@ -65,6 +67,50 @@ def test_a_run_is_small_and_leaves_one_ordinary_setting_out() -> None:
     job = small_job(measured)
     assert job is not None and effect_job(job, parse(job.settings)) is None
     assert small_job(Case(3, {"algo": "fedavg", "min-train-clients": 9})) is None
+
+
+def left_out(values: dict[str, Any]) -> str | None:
+    job = small_job(Case(1, values, frozenset(values) - {"algo"}))
+    assert job is not None
+    other = effect_job(job, parse(job.settings))
+    return other.without if other else None
+
+
+def test_no_setting_is_left_out_that_another_needs() -> None:
+    """Without partition=shards, shards-per-client is refused: that is no effect on a model."""
+    assert left_out({"algo": "fedavg", "partition": "shards"}) == "partition"
+    both = {"algo": "fedavg", "partition": "shards", "shards-per-client": 3}
+    assert left_out(both) == "shards-per-client"
+
+
+def test_no_setting_is_left_out_that_is_off_twice() -> None:
+    assert left_out({"algo": "fedbac", "fedbac.lam": 0}) == "fedbac.lam"
+    assert left_out({"algo": "fedbac", "fedbac.lam": 0, "fedbac.regularizer": "none"}) is None
+
+
+def test_settings_of_a_new_algorithm_run_small_and_need_no_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ALGORITHMS, "newest", ALGORITHMS["pfedme"])
+    values = {"algo": "newest", "newest.inner-steps": 100_000, "newest.lam": 3.0}
+    job = small_job(Case(1, values, frozenset({"newest.lam"})))
+    assert job is not None and job.settings["newest.inner-steps"] == 4
+    assert effect_job(job, parse(job.settings)) is None
+    assert left_out({"algo": "newest", "lr": 0.3, "newest.lam": 3.0}) == "lr"
+
+
+def test_results_are_the_models_and_the_record_of_clients_but_for_times(tmp_path: Path) -> None:
+    def results(model: bytes, row: str) -> str:
+        (tmp_path / "fuzz").mkdir(exist_ok=True)
+        (tmp_path / "fuzz" / "model.safetensors").write_bytes(model)
+        (tmp_path / "fuzz" / "clients.jsonl").write_text(row + "\n")
+        return runs._hash(tmp_path)
+
+    assert runs._hash(tmp_path) == ""
+    first = results(b"a", '{"penalty": 1, "cpu_seconds": 2}')
+    assert first == results(b"a", '{"penalty": 1, "cpu_seconds": 3}')
+    assert first != results(b"a", '{"penalty": 2, "cpu_seconds": 2}')
+    assert first != results(b"b", '{"penalty": 1, "cpu_seconds": 2}')
 
 
 def test_tracebacks_hangs_silence_and_settings_without_effect_are_failures() -> None:

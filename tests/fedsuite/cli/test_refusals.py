@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsuite.cli.main import main
-from fedsuite.core.settings import UserError
+from fedsuite.config import RunConfig
+from fedsuite.core.settings import UserError, spell
 from fedsuite.engines import start
 from fedsuite.records.folder import find_run
 
+CONFIGS = Path(__file__).parents[3] / "sim_configs"
 LONG = "x" * 300
 CONNECTION = '[superlink.here]\naddress = "127.0.0.1:8000"\ninsecure = true\n'
 
@@ -39,7 +42,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ("words", "expected"),
     [
         (["momentum=0.9", "optimizer=adam"], "momentum=0.9 has no effect with optimizer=adam"),
-        (["-f", "adam.toml"], "momentum=0.9 has no effect with optimizer=adam"),
+        (["-f", "adam.toml", "momentum=0.9"], "momentum=0.9 has no effect with optimizer=adam"),
+        (["-f", "adam.toml", "lr-decay=1"], "lr-decay=1 has no effect with lr-schedule=constant"),
         (["freeloaders=-3"], "invalid value '-3' for freeloaders"),
         (["freeloaders=1000000000"], "at least one client must train"),
         ([f"freeloaders={10**22}"], "at least one client must train"),
@@ -49,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["server-data=file"], "has no effect in a simulation"),
         (["--gpus", "0.5", "--engine", "inline"], "--gpus 0.5 has no effect on the engine inline"),
         (["--gpus", "0.5", "device=cpu"], "--gpus 0.5 has no effect with device=cpu"),
-        (["--nodes", "1000000"], "use at most 1000"),
+        (["--nodes", "5000"], "invalid value '5000' for --nodes: at most 1000 are possible."),
         (["--nodes", "9" * 5000], "is too large"),
         (["--nodes", "²"], "'²' is not a whole number of at least 1"),
         (["--name", LONG], "it has 300 bytes, and a folder's name at most 255"),
@@ -58,7 +62,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ([f"results-dir={LONG}"], "cannot be made: File name too long"),
         (["results-dir=" + "a/" * 3000], "cannot be made: File name too long"),
         (["results-dir=file"], "cannot be made: Not a directory"),
-        (["nonsense" * 1000], "...' is not a setting"),
+        (["nonsense" * 1000], "nonsense' is not a setting"),
         (["server-data=nowhere", "--superlink", "here"], "for server-data: there is no such file"),
     ],
 )
@@ -66,6 +70,34 @@ def test_it_is_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     assert expected in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("algo", "file", "pair", "reset"),
+    [
+        ("feda4", "feda4_cifar10", "partition=iid", {"dirichlet-alpha": 0.5}),
+        ("feda4", "feda4_cifar10", "local-steps=100", {"local-epochs": 1}),
+        ("fedbac", "fedbac_mnist", "optimizer=adam", {"momentum": 0.0}),
+        ("fedbac", "fedbac_mnist", "partition=iid", {"num-shards": 0}),
+        ("fedavg", "adam", "lr=0.01", {"momentum": 0.0}),
+    ],
+)
+def test_the_command_line_wins_over_a_file(
+    monkeypatch: pytest.MonkeyPatch, algo: str, file: str, pair: str, reset: dict[str, Any]
+) -> None:
+    """What the file's settings lose by it is not the user's mistake."""
+    started: list[RunConfig] = []
+
+    def note(config: RunConfig, *how: object) -> int:
+        started.append(config)
+        return 0
+
+    monkeypatch.setattr(start, "start_run", note)
+    path = Path(f"{file}.toml") if file == "adam" else CONFIGS / f"{file}.toml"
+    assert main(["run", algo, "-f", str(path), pair]) == 0
+    key, value = pair.split("=")
+    flat = started[0].flat()
+    assert spell(flat[key]) == value and {k: flat[k] for k in reset} == reset
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
-"""Settings that are text of a certain form: who freeloads, and the name of a run."""
+"""Lists of clients as users write them."""
 
 from __future__ import annotations
-
-import unicodedata
 
 from fedsuite.core.settings import invalid
 
 MAX_DIGITS = 18  # more is no number of clients; Python refuses thousands of digits
-MAX_NAME_BYTES = 255  # of a folder's name, on all usual file systems
 
 
 def parse_freeloaders(text: str, num_clients: int) -> tuple[int, ...]:
@@ -30,21 +27,3 @@ def parse_freeloaders(text: str, num_clients: int) -> tuple[int, ...]:
     if by_count:
         return tuple(range(num_clients - max(numbers, default=0), num_clients))
     return tuple(sorted(numbers))
-
-
-def check_run_name(name: str) -> None:
-    """Refuse a name that cannot be a folder's, or that commands would read as something else."""
-    if len(name.encode()) > MAX_NAME_BYTES:
-        raise invalid(
-            "run-name",
-            name,
-            f"it has {len(name.encode())} bytes, and a folder's name at most {MAX_NAME_BYTES}.",
-        )
-    strange = any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
-    if strange or "/" in name or name.startswith((".", "-")) or name != name.strip():
-        raise invalid(
-            "run-name",
-            name,
-            "it names a folder inside results-dir, without '/' and control characters, not "
-            "starting with '.' or '-', and without spaces around it.",
-        )
