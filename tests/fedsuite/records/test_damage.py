@@ -49,6 +49,7 @@ VALUES: dict[str, list[tuple[str, Any]]] = {
         ("taco.kappa", [1]),
         ("unknown", 1),
         ("run-id", None),
+        ("run-id", ""),
         ("meta", "x"),
         ("meta", {"command": 5, "machine": None}),
         ("meta", {"versions": 3}),
