@@ -12,11 +12,10 @@ import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from fedsuite.core.processes import Terminated
+from fedsuite.core.processes import INTERRUPTED, TERMINATED, Terminated
 from fedsuite.core.settings import invalid, shown, suggest
 
 MAX_DIGITS, MAX_NODES = 9, 1000
-INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number
 SEVERAL = "..."  # ends the metavar of an option that takes several values
 
 

@@ -16,7 +16,7 @@ import typer
 from fedsuite.cli import completion
 from fedsuite.cli.options import ResultsDir, RunName
 from fedsuite.cli.parsing import Command
-from fedsuite.core.settings import UserError, allowed, spell
+from fedsuite.core.settings import UserError, allowed, shown, spell
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]
@@ -53,18 +53,19 @@ def watch(
         _refuse_suite(name, results_dir)
         return seek_run(name, results_dir)
 
-    _refuse_no_name(name)
+    _refuse_no_name(name, results_dir)
     if once and seek() is None:
         print(f"fedsuite: {_not_begun(name, results_dir)}", file=sys.stderr)
         return FAILED
     console = make_console()
     try:
-        waiting = f"{_not_begun(name, results_dir)} Waiting for it; Ctrl-C ends the wait."
-        folder = await_run(seek, waiting, console)
+        folder = await_run(seek, _waiting(name, results_dir), console)
         return watch(folder, console, once)
     except KeyboardInterrupt:
-        again = RunFolder(seek() or Path(results_dir).absolute() / name).command("watch")
-        print(f"fedsuite: the run is not affected; to watch it: `{again}`", file=sys.stderr)
+        found = seek()
+        again = RunFolder(found or Path(results_dir).absolute() / name).command("watch")
+        state = "is not affected" if found else "has not begun"
+        print(f"fedsuite: the run {state}; to watch it: `{again}`", file=sys.stderr)
         raise
 
 
@@ -76,23 +77,36 @@ def _refuse_suite(name: str, results_dir: str) -> None:
             raise UserError(f"{folder} is a suite. Watch one of its runs: {folder}/RUN.")
 
 
-def _refuse_no_name(name: str) -> None:
+def _refuse_no_name(name: str, results_dir: str) -> None:
     """Refuse to wait for what can never be a run."""
+    from fedsuite.records.folder import seek_run
+
     path = os.fsencode(name)
     is_long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_NAME
-    if not name or "\0" in name or is_long or os.path.isfile(name):
-        raise UserError(
-            f"'{name}' can be no run: give its name, of at most {LONGEST_NAME} bytes, or its "
-            "folder."
-        )
+    is_file = os.path.isfile(name) and seek_run(name, results_dir) is None
+    if not name or "\0" in name or is_long or is_file:
+        hint = f" A name has at most {LONGEST_NAME} bytes." if is_long else ""
+        raise UserError(f"'{shown(name)}' is not the name or folder of a run.{hint}")
 
 
 def _not_begun(name: str, results_dir: str) -> str:
+    where = Path(results_dir).absolute()
+    return f"The run '{name}' has not begun in {where}.{_hint(name, results_dir)}"
+
+
+def _waiting(name: str, results_dir: str) -> str:
+    where = Path(results_dir).absolute()
+    return (
+        f"Waiting for the run '{name}', which has not begun in {where}; Ctrl-C ends the wait."
+        f"{_hint(name, results_dir)}"
+    )
+
+
+def _hint(name: str, results_dir: str) -> str:
     from fedsuite.records.folder import similar_run
 
     near = similar_run(name, results_dir)
-    hint = f" Did you mean '{near}'?" if near else ""
-    return f"The run '{name}' has not begun in {Path(results_dir).absolute()}.{hint}"
+    return f" Did you mean '{near}'?" if near else ""
 
 
 @commands.command("list", cls=Command)

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from fedsuite.core.settings import UserError
 
 LOCK_POLL_SECONDS = 0.2
@@ -116,12 +118,16 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Write a file, or the names in a folder, to the disk."""
+    """Write a file, or the names in a folder, to the disk.
+
+    Some network and FUSE filesystems cannot do so with a folder.
+    """
     if path.is_symlink():
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with suppress(*[OSError] if path.is_dir() else []):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -233,11 +239,14 @@ class LineReader:
 def acquire(path: Path, wait: float, busy: str) -> IO[str]:
     """Lock a file; raise ``busy`` as a :class:`UserError` if that takes over ``wait`` seconds.
 
-    The kernel releases the lock when the returned file is closed or its process dies.
+    A full disk is an ``OSError``, for :func:`write_problem` to describe. The kernel releases the
+    lock when the returned file is closed or its process dies.
     """
     try:
         lock = path.open("a")
     except OSError as error:
+        if ADVICE.get(error.errno or 0) == FREE_SPACE:
+            raise
         raise UserError(
             f"{path.parent} cannot be written ({error.strerror}): it belongs to another user, or "
             "its disk is read-only."
@@ -275,12 +284,9 @@ def is_locked(path: Path) -> bool:
 
 def _is_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+        return psutil.pid_exists(pid)
+    except OverflowError:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:

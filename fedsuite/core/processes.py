@@ -31,6 +31,7 @@ POLL_SECONDS = 0.05
 START_TOLERANCE = 2.0
 PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED, TERMINATED = (128 + number for number in ENDING)  # exit statuses, as shells have them
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ LINE_MARK = "fedsuite: "
 RESULTS_ARE_IN = "results are in "
 INCOMPLETE_RUN = "incomplete: "
 
+# What a command prints after the reason for which its run has ended.
+ITS_FOLDER_IS = "the run failed; its folder is "
+TO_RESUME = "to resume it: "
+
 
 def owner_name(identity: str) -> str:
     """Return the name by which the server knows the owner of a secret."""

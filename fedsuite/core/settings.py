@@ -11,6 +11,7 @@ import difflib
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
@@ -164,6 +165,8 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
             if isinstance(value, bool):
                 return value
             return {"true": True, "false": False}[str(value).lower()]
+        if kind is str and isinstance(value, Path):
+            return str(value)
         if not isinstance(value, str | int | float):
             raise TypeError
         if kind is str:

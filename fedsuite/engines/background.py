@@ -29,10 +29,8 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
 
     def work() -> None:
         try:
-            run()
-        except BaseException as error:
-            errors.append(error)
-            logging.getLogger("fedsuite").exception("the run ended")
+            with suppress(KeyboardInterrupt):  # one that comes while the end is logged
+                _log_errors(run, errors)
         finally:
             has_ended.set()
 
@@ -50,6 +48,14 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
             raise
     if errors and isinstance(errors[0], UserError | RunFailed):
         raise errors[0]
+
+
+def _log_errors(run: Callable[[], object], errors: list[BaseException]) -> None:
+    try:
+        run()
+    except BaseException as error:
+        errors.append(error)
+        logging.getLogger("fedsuite").exception("the run ended")
 
 
 def interrupt(thread: threading.Thread) -> None:

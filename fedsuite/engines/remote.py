@@ -12,22 +12,22 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from fedsuite.config import RunConfig
-from fedsuite.core.processes import Terminated, start, stop
+from fedsuite.core.processes import INTERRUPTED, Terminated, start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
+from fedsuite.core.scratch import scratch_folder
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, clean_lines, counted
 from fedsuite.engines.start import claim_folder, conclude
 from fedsuite.flower.commands import (
+    SUBMIT_SECONDS,
     CommandFailed,
     environment,
     executable,
@@ -46,7 +46,7 @@ from fedsuite.terminal.show import MAX_SHOWN
 
 POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
-INTERRUPTED = 130
+LAST_SECONDS = 20.0
 COMPLETED = "finished:completed"
 
 
@@ -103,8 +103,8 @@ def submit_run(config: RunConfig, connection: Connection) -> int:
             f"clients are the nodes of '{connection.name}'",
             highlight=False,
         )
-    with tempfile.TemporaryDirectory(prefix="fedsuite-") as folder:
-        settings = write_settings(Path(folder) / "run-config.toml", config.flat())
+    with scratch_folder() as folder:
+        settings = write_settings(folder / "run-config.toml", config.flat())
         return Follower(config, connection, console).run(settings)
 
 
@@ -125,7 +125,8 @@ class Follower:
             self._say(f"run {self.run_id} on '{self.connection.name}'")
             status, details = self._follow()
         except Terminated:
-            self._say(f"the run {self.run_id} goes on; `{self._log_command}` follows it")
+            if self.run_id:
+                self._say(f"the run {self.run_id} goes on; `{self._log_command}` follows it")
             raise
         except KeyboardInterrupt:
             return self._interrupted()
@@ -133,19 +134,29 @@ class Follower:
             return self._conclude_elsewhere(status, details)
         self._keep_log()
         code = conclude(Path(self.folder), self.console)
-        if code == FAILED:
+        if code == FAILED and RunFolder(Path(self.folder)).can_go_on:
             self._say(f"to resume it: `{self._resume_command}`")
         return code
 
     def _submit(self, settings: Path) -> None:
         """Submit on a second thread: after Ctrl-C the run's id is still needed to stop the run."""
+        call = submit(self.connection.name, settings)
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(submit, self.connection.name, settings)
+            answer = thread.submit(call.answer, SUBMIT_SECONDS)
             try:
-                self.run_id = answer.result()
-            except KeyboardInterrupt:
-                with suppress(CommandFailed):
-                    self.run_id = answer.result()
+                self.run_id = str(answer.result()["run-id"])
+            except KeyboardInterrupt as interrupt:
+                why = "name" if isinstance(interrupt, Terminated) else "stop"
+                self._say(f"waiting for the run's id, to {why} it, {LAST_SECONDS:.0f} s at most")
+                try:
+                    self.run_id = str(answer.result(LAST_SECONDS)["run-id"])
+                except TimeoutError:
+                    listed = shlex.join(["flwr", "list", self.connection.name])
+                    self._say(f"the run may have been submitted; `{listed}` shows whether it was")
+                except CommandFailed:
+                    pass  # there is no run
+                finally:
+                    call.end()
                 raise
             except CommandFailed as error:
                 raise UserError(

@@ -17,6 +17,7 @@ from fedsuite.config import RunConfig
 from fedsuite.core.files import write_problem
 from fedsuite.core.flat_model import gpu_count
 from fedsuite.core.processes import Process
+from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_lines, counted
 from fedsuite.engines.contract import EngineOptions, IsRunning
@@ -94,10 +95,10 @@ def check_gpus(config: RunConfig, engine: str, gpus: float) -> None:
 
 
 def say_how_to_resume(files: RunFolder, *options: str) -> None:
-    """Print the command that resumes a run which has ended early, if it has begun."""
-    if files.exists and not files.state.done:
+    """Print the command that resumes a run which has ended early, if that can take it further."""
+    if files.can_go_on:
         command = " ".join([files.resume_command, *map(shlex.quote, options)])
-        print(f"fedsuite: to resume it: `{command}`", file=sys.stderr)
+        print(f"{LINE_MARK}{TO_RESUME}`{command}`", file=sys.stderr)
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
@@ -145,7 +146,7 @@ def conclude(folder: Path, console: Console, mine: bool = True, problem: str = "
     problem = failure(folder, mine, problem)
     if problem:
         said = clean_lines(problem, MAX_SHOWN)
-        print(f"{said}\nfedsuite: the run failed; its folder is {folder}", file=sys.stderr)
+        print(f"{said}\n{LINE_MARK}{ITS_FOLDER_IS}{folder}", file=sys.stderr)
         return FAILED
     run = read_run(folder)
     show(run, console)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -12,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,36 +95,56 @@ def write_settings(path: Path, values: Mapping[str, Scalar]) -> Path:
 def flwr(
     words: Sequence[str], home: Path | None = None, seconds: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """Run ``flwr ... --format json`` and return its answer.
+    """Run ``flwr ... --format json`` and return its answer."""
+    return Call(words, home).answer(seconds)
+
+
+class Call:
+    """A ``flwr`` command with ``--format json`` that is running.
 
     A session of its own keeps Ctrl-C from interrupting it halfway.
     """
-    try:
-        done = subprocess.run(
+
+    def __init__(self, words: Sequence[str], home: Path | None = None) -> None:
+        self.command = f"`flwr {' '.join(words)}`"
+        self._process = subprocess.Popen(
             [*executable("flwr"), *words, "--format", "json"],
             env=environment(home),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=seconds,
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise CommandFailed(
-            f"`flwr {' '.join(words)}` did not answer within {seconds:.0f} s. Is the SuperLink "
-            "running, and can it be reached from here?"
-        ) from None
-    answer = _read(done.stdout)
-    if done.returncode or not answer.get("success"):
-        said = str(answer.get("error-message") or done.stdout + done.stderr).strip()
-        raise CommandFailed(f"`flwr {' '.join(words)}` failed: {said}")
-    return answer
+
+    def answer(self, seconds: float) -> dict[str, Any]:
+        """Wait for the answer; end the command if it takes over ``seconds``, or is interrupted."""
+        try:
+            out, err = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise CommandFailed(
+                f"{self.command} did not answer within {seconds:.0f} s. Is the SuperLink running, "
+                "and can it be reached from here?"
+            ) from None
+        finally:
+            self.end()
+        answer = _read(out)
+        if self._process.returncode or not answer.get("success"):
+            said = str(answer.get("error-message") or out + err).strip()
+            raise CommandFailed(f"{self.command} failed: {said}")
+        return answer
+
+    def end(self) -> None:
+        """End the command and what it has started, unless it has ended."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
-def submit(connection: str, run_config: Path, home: Path | None = None) -> str:
-    """Submit a run of this app to a SuperLink; return the run's id."""
-    words = ["run", str(app_folder()), connection, "--run-config", str(run_config)]
-    return str(flwr(words, home, SUBMIT_SECONDS)["run-id"])
+def submit(connection: str, run_config: Path) -> Call:
+    """Begin to submit a run of this app to a SuperLink; the answer has the run's id."""
+    return Call(["run", str(app_folder()), connection, "--run-config", str(run_config)])
 
 
 def run_status(run_id: str, connection: str, home: Path | None = None) -> tuple[str, str]:

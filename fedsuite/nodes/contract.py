@@ -25,6 +25,10 @@ class Nodes(Hosts, Protocol):
     """The nodes that compute a run's clients."""
 
     @property
+    def share_disk(self) -> bool:
+        """Whether all nodes write to the server's disk, as in a simulation."""
+
+    @property
     def identities(self) -> Mapping[str, int]:
         """The clients known by their owner's name rather than by a number, owner -> client."""
 

@@ -46,6 +46,8 @@ class DeployedNodes:
     rows a client trains on.
     """
 
+    share_disk = False
+
     def __init__(
         self,
         question: Mapping[str, str],

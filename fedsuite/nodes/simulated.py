@@ -59,6 +59,7 @@ class SimulatedNodes:
     """The nodes of a simulation, each asked once; each can host any client."""
 
     time_limit = None
+    share_disk = True
 
     def __init__(self, sizes: Mapping[int, int] | None = None) -> None:
         self.message_header: dict[str, str] = {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedsuite.config import RunConfig
 
 DEFAULT_RESULTS = "runs"
+DIVERGED = "training diverged: "  # begins the reason of a run that a resume would only repeat
 REPORT_PAGE, REPORT_RUNS = "index.html", "runs.csv"  # a folder with both is a report
 
 
@@ -186,6 +187,11 @@ class RunFolder:
             return str(read_document(self.summary_file).get("reason") or "")
         except (UserError, OSError, ValueError, TypeError):
             return ""
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a resume could take the run further: it has begun, is not done, or diverged."""
+        return self.exists and not self.state.done and not self.reason.startswith(DIVERGED)
 
     @property
     def resume_command(self) -> str:

@@ -43,6 +43,7 @@ class RunRecord:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files = folder, RunFolder(folder)
+        self.run_id = ""  # under which nodes recognise this folder
         self._rounds: list[dict[str, Any]] = []
         self._lock: IO[str] | None = None
         self._history: IO[str] | None = None
@@ -58,7 +59,8 @@ class RunRecord:
         record._acquire()
         try:
             files.refuse_existing()  # another run of this name may have begun meanwhile
-            document = config.flat() | {RUN_ID: uuid.uuid4().hex, META: dict(provenance)}
+            record.run_id = uuid.uuid4().hex
+            document = config.flat() | {RUN_ID: record.run_id, META: dict(provenance)}
             write_json(files.config_file, document)
             record._open()
         except BaseException:
@@ -79,22 +81,27 @@ class RunRecord:
                 "Start it again without resume."
             )
         record._acquire()
-        if record.files.state.done:
+        try:
+            if record.files.state.done:
+                raise RunIsDone(record.files)
+            record.run_id = _read_run_id(record.files.config_file)
+        except BaseException:
             record.close()
-            raise RunIsDone(record.files)
+            raise
         return record
 
     def rewind(self, last_round: int) -> None:
         """Continue the run after ``last_round``, a checkpoint's; later lines are dropped.
 
-        Nothing is dropped if a line is damaged or the checkpoint's round is not there.
+        Nothing is dropped if a line is damaged or the checkpoint's round is not there. What a
+        killed writer left unfinished goes first: it may be what fills the disk.
         """
+        remove_unfinished(self.folder)
         kept = self.lines_until(last_round)
         self._rounds = kept[self.files.history_file]
         for path, rows in kept.items():
             write_atomically(path, "".join(map(json_line, rows)).encode())
         self.files.summary_file.unlink(missing_ok=True)
-        remove_unfinished(self.folder)
         self._open()
 
     def lines_until(self, last_round: int | None) -> dict[Path, list[dict[str, Any]]]:
@@ -126,17 +133,6 @@ class RunRecord:
         """Replace the settings of a run whose federation has grown."""
         document = read_document(self.files.config_file)
         write_json(self.files.config_file, document | config.flat())
-
-    @property
-    def run_id(self) -> str:
-        """The id under which nodes recognise this folder."""
-        found = read_document(self.files.config_file).get(RUN_ID)
-        if not isinstance(found, str):
-            raise UserError(
-                f"{self.files.config_file} is damaged: {RUN_ID} cannot be {found!r}. Restore the "
-                "file from a copy, or start the run again under another name."
-            )
-        return found
 
     def history(self) -> list[dict[str, Any]]:
         """Return the rounds recorded so far, as the file has them."""
@@ -194,6 +190,16 @@ class RunRecord:
             "Wait for it to end, or stop it."
         )
         self._lock = acquire(self.files.lock_file, LOCK_WAIT, busy)
+
+
+def _read_run_id(path: Path) -> str:
+    found = read_document(path).get(RUN_ID)
+    if not isinstance(found, str) or not found:
+        raise UserError(
+            f"{path} is damaged: {RUN_ID} cannot be {found!r}. Restore the file from a copy, or "
+            "start the run again under another name."
+        )
+    return found
 
 
 def _append(file: IO[str], path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from fedsuite.core.files import absolute_path, locked, read_document, replacing_folder, write_json
 from fedsuite.core.processes import Child, start, stop
+from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import UserError, invalid, spell
 from fedsuite.core.text import clean_line
 from fedsuite.engines.table import DEFAULT_IN_SUITES, ENGINES
@@ -36,6 +37,7 @@ from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 20.0
+NO_REASONS = (f"{LINE_MARK}{ITS_FOLDER_IS}", f"{LINE_MARK}{TO_RESUME}")
 
 
 def run_suite(
@@ -78,7 +80,7 @@ def run_suite(
                 _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
         except KeyboardInterrupt:
             again = suite_command(suite, data_root, *_options(jobs, only, results, engine))
-            print(f"fedsuite: to resume it: `{again}`", file=sys.stderr)
+            print(f"{LINE_MARK}{TO_RESUME}`{again}`", file=sys.stderr)
             raise
         view.conclude(folder)
     if any(run.state is RunState.FAILED for run in runs):
@@ -181,7 +183,7 @@ def _environment(threads: int) -> dict[str, str]:
 def _reason(job: Job, status: int) -> str:
     """Return in one line why a run failed."""
     said = job.files.reason or job.files.console_file.read_text(errors="replace")
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [s for s in said.splitlines() if s.strip() and not s.startswith(NO_REASONS)]
     if status < 0:
         return f"ended by signal {-status}"
     return clean_line(lines[-1]) if lines else f"ended with status {status}"

@@ -29,7 +29,7 @@ from fedsuite.core.settings import UserError
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
-from fedsuite.records.folder import RunFolder, RunState, default_name
+from fedsuite.records.folder import DIVERGED, RunFolder, RunState, default_name
 from fedsuite.records.history import describe_round
 from fedsuite.records.provenance import provenance
 from fedsuite.records.summary import rounds_to_target, smoothness, summarise
@@ -55,8 +55,9 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     if not config.run_name:
         config = dataclasses.replace(config, run_name=default_name(config))
     folder = RunFolder.of(config)
-    held = RunRecord.hold(folder.path) if config.resume else None
+    held: RunRecord | None = None
     try:
+        held = RunRecord.hold(folder.path) if config.resume else None
         config = resumed_config(config) if held else config
         checkpoint = find_checkpoint(held, config) if held else None
         setup = set_up(config, grid, folder.path, checkpoint)
@@ -256,7 +257,7 @@ class TrainingLoop:
         """
         reasons = (str(row.get("reason", "")) for row in self.strategy.round_record.rows)
         unwritten = next((r for r in reasons if r.startswith(CANNOT_WRITE)), "")
-        if unwritten and "run-dir" in self.nodes.message_header:
+        if unwritten and self.nodes.share_disk:
             raise RunFailed(f"{unwritten}, then resume the run.")
 
     def _fail_after_empty_rounds(self) -> None:
@@ -278,16 +279,16 @@ class TrainingLoop:
             return f"all {count} clients are expelled; nobody was left to train {when}"
         if self.strategy.round_record.is_void:
             return (
-                f"training diverged: the aggregate was not finite {when}, so the model did not "
+                f"{DIVERGED}the aggregate was not finite {when}, so the model did not "
                 f"change. Lower the learning rate (lr = {self.config.lr:g}), or server-lr, in a "
-                "new run; a resume repeats the same"
+                "new run; resuming would only repeat this"
             )
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
         if reasons and all(map(is_divergence, reasons)):
             return (
-                f"training diverged: the loss or update of clients was not finite {when}, so the "
+                f"{DIVERGED}the loss or update of clients was not finite {when}, so the "
                 f"model did not change. Lower the learning rate (lr = {self.config.lr:g}) in a new "
-                "run; a resume repeats the same"
+                "run; resuming would only repeat this"
             )
         who = "no client" if least == 1 else f"fewer than min-train-clients = {least} clients"
         first = reasons[0].rstrip() if reasons else "nobody replied"

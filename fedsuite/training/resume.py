@@ -25,7 +25,6 @@ def find_checkpoint(held: RunRecord, config: RunConfig) -> Checkpoint | None:
 
     Refuse a run whose checkpoint, client states or lines are missing or damaged.
     """
-    assert held.run_id  # refused if it is missing
     checkpoint = load_checkpoint(held.folder)
     if checkpoint is not None:
         check_states(held.files.client_states, checkpoint.client_states)

@@ -8,6 +8,7 @@ of ``flwr list``; the last of each is repeated. A line ``WAIT`` waits until the 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -38,8 +39,9 @@ def log() -> int:
 
 
 def run() -> dict[str, Any]:
-    settings = WORDS[WORDS.index("--run-config") + 1]
-    (HERE / "settings.toml").write_text(Path(settings).read_text())
+    settings = Path(WORDS[WORDS.index("--run-config") + 1])
+    (HERE / "beside").write_text("\n".join(sorted(os.listdir(settings.parent))))
+    (HERE / "settings.toml").write_text(settings.read_text())
     script = read_script()
     time.sleep(script.get("run_seconds", 0.0))
     return dict(script["run"])

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from other_user import NOBODY, need_root
 from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.records.folder import RunFolder, find_run
-
-NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +36,17 @@ def test_what_can_be_no_run_is_a_sentence(
     status = main([command, name])
     said = capsys.readouterr().err
     assert status == 2 and said.startswith("fedsuite: ") and said.count("\n") == 1
+    if command == "watch":
+        assert "' is not the name or folder of a run." in said
+        assert ("at most 255 bytes" in said) == (len(name) > 100)
+
+
+def test_a_run_is_watched_though_there_is_a_file_of_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_run(Path("runs"), "mine", "fedavg", [0.1, 0.5])
+    Path("mine").write_text("no run")
+    assert "finished" in say(capsys, "watch", "mine", "--once", status=0)
 
 
 @pytest.mark.parametrize("option", ["results-dir", "--results-dir"])
@@ -50,17 +60,27 @@ def test_a_file_is_no_folder_of_runs(option: str, capsys: pytest.CaptureFixture[
         assert "cannot be made: Not a directory. Choose another results-dir" in say(capsys, *words)
 
 
+COMMANDS = (
+    *(("show", "{}/mine"), ("watch", "{}/mine"), ("resume", "{}/mine")),
+    *(("list", "runs", "--results-dir", "{}"), ("report", "{}/closed"), ("compare", "{}/closed")),
+)
+
+
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
-    """A folder that everybody may read, with the rights of somebody who owns nothing in it."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+    """A folder that everybody may read, with the rights of somebody who owns nothing in it.
+
+    What the commands import is imported before, as root, whose home the checkout may be in.
+    """
+    need_root()
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         write_run(Path(place), "mine", "fedavg", [0.1, 0.5])
         write_run(Path(place), "theirs", "fedavg", [0.1, 0.5])
         (Path(place) / "theirs").chmod(0o700)
         (Path(place) / "closed").mkdir(mode=0o700)
+        for words in COMMANDS:
+            main([word.format(place) for word in words])
         os.seteuid(NOBODY)
         try:
             yield Path(place)
@@ -71,6 +91,7 @@ def as_nobody() -> Iterator[Path]:
 def test_a_folder_that_cannot_be_read_is_a_sentence(
     as_nobody: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    capsys.readouterr()
     here = ["--results-dir", str(as_nobody)]
     for command in ("show", "watch", "resume"):
         said = say(capsys, command, "theirs", *here)

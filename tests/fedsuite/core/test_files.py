@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from fedsuite.core.files import (
     replacing_folder,
     write_atomically,
     write_json,
+    write_problem,
 )
 from fedsuite.core.settings import UserError
 
@@ -228,6 +230,33 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == set(kept)
 
 
+def test_a_temporary_file_of_no_possible_process_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f".a.json.{10**30}-1.tmp").touch()
+    remove_unfinished(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("of_folders", [True, False])
+def test_only_files_have_to_reach_the_disk(
+    of_folders: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network and FUSE filesystems refuse to sync a folder."""
+
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) == of_folders:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr("fedsuite.core.files.os.fsync", refuse)
+    path = tmp_path / "run"
+    try:
+        with replacing_folder(path) as folder:
+            (folder / "a").write_text("1")
+    except OSError:
+        assert not of_folders and not path.exists()
+    else:
+        assert of_folders and (path / "a").read_text() == "1"
+
+
 def test_lines_are_numbered_with_the_empty_ones(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text('\n{"a": 1}\n\nbroken\n')
@@ -239,6 +268,19 @@ def test_lines_are_numbered_with_the_empty_ones(tmp_path: Path) -> None:
     assert reader.new_lines() == [{"a": 2}] and reader.damaged == [4, 6]
     path.write_text("")
     assert LineReader(path).damage == ""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_lock_on_a_full_disk_is_the_disks_fault(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, *rest: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(OSError, match=os.strerror(number)) as raised:
+        acquire(tmp_path / ".lock", 0.0, "")
+    assert write_problem(raised.value).startswith(f"cannot write '{tmp_path / '.lock'}': ")
 
 
 def test_a_lock_that_cannot_be_written_says_where(tmp_path: Path) -> None:

@@ -4,73 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shlex
-import signal
-import sys
-import threading
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from remote_runs import BEGIN, ROUNDS, asked
 
 from fedsuite.cli.main import main
 from fedsuite.cli.run import read_settings
 from fedsuite.config import parse, without_paths
+from fedsuite.core import scratch
 from fedsuite.core.protocol import DEPLOYED, RAY
 from fedsuite.records.provenance import provenance
 from fedsuite.suites.jobs import run_key
 from fedsuite.terminal.progress import follow
-
-HELPERS = Path(__file__).parents[2] / "helpers"
-STARTED = {"success": True, "run-id": "77", "federation-id": "@none/default"}
-BEGIN = [
-    "\x1b[92mINFO \x1b[0m:      Start `flwr-serverapp` process",
-    "Successfully installed fedsuite to /srv/flower/apps/fedsuite.",
-]
-ROUNDS = [
-    "fedsuite: results are in /srv/runs/mine",
-    "fedsuite: round 0/2  accuracy 0.1000  1.00 s",
-    "fedsuite: round 1/2  accuracy 0.5000  3 clients  1.00 s",
-    "fedsuite: round 2/2  accuracy 0.7000  3 clients  1.00 s",
-]
-CONNECTIONS = """
-[superlink.hub]
-address = "hub.example.org:8000"
-root-certificates = "/x/ca.crt"
-
-[superlink.here]
-address = "127.0.0.1:8000"
-insecure = true
-"""
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Put the stand-in in place of ``flwr`` and work in an empty folder."""
-    home = tmp_path / "flower"
-    home.mkdir()
-    (home / "config.toml").write_text(CONNECTIONS)
-    monkeypatch.setenv("FLWR_HOME", str(home))
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    command = [sys.executable, str(HELPERS / "fake_flwr.py"), str(tmp_path)]
-    for module in ("fedsuite.engines.remote", "fedsuite.flower.commands"):
-        monkeypatch.setattr(f"{module}.executable", lambda name: command)
-
-    def script(**document: Any) -> Path:
-        usual = {"run": STARTED, "logs": [[*BEGIN, *ROUNDS]], "statuses": ["finished:completed"]}
-        (tmp_path / "script.json").write_text(json.dumps(usual | document))
-        return tmp_path
-
-    return script
-
-
-def asked(place: Path) -> list[str]:
-    return [line.split()[0] for line in (place / "asked").read_text().splitlines()]
 
 
 def test_a_run_elsewhere_shows_its_lines_and_where_results_are(
@@ -157,40 +107,16 @@ def test_a_stream_that_breaks_is_taken_up_again(
     assert asked(place) == ["run", "log", "list", "log", "list"]
 
 
-def test_ctrl_c_stops_the_run(
-    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_settings_of_a_killed_submission_are_cleaned_up_by_the_next(
+    fake: Callable[..., Path],
 ) -> None:
-    place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def interrupt(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
-    assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 130
-    assert asked(place) == ["run", "log", "stop"]
-    assert "fedsuite resume mine --superlink hub" in shown[-1]
-
-
-def test_ctrl_c_while_the_run_is_submitted_stops_it_too(
-    fake: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The answer with the run's id is waited for, since without it nobody could stop the run."""
-    place = fake(run_seconds=1.0)
-
-    def interrupt() -> None:
-        while not (place / "asked").exists():
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    assert main(["run", "taco", "--superlink", "hub"]) == 130
-    thread.join()
-    assert asked(place) == ["run", "stop"]
-    assert "stopped run 77" in capsys.readouterr().out
+    """They are in a folder with a lock, which tells those that nobody uses any more."""
+    place = fake()
+    assert main(["run", "taco", "num-rounds=2", "--superlink", "hub"]) == 0
+    words = (place / "asked").read_text().splitlines()[0].split()
+    settings = Path(words[words.index("--run-config") + 1])
+    assert settings.parent.name.startswith(scratch.PREFIX) and not settings.parent.exists()
+    assert (place / "beside").read_text().split() == [scratch.LOCK, settings.name]
 
 
 def test_a_folder_that_can_be_seen_is_followed(
@@ -212,6 +138,22 @@ def test_a_folder_that_can_be_seen_is_followed(
     assert followed == [folder]
     assert "accuracy by round" in capsys.readouterr().out
     assert "Start `flwr-serverapp` process" in (folder / "run.log").read_text()
+
+
+@pytest.mark.parametrize("reason", ["no rows", "training diverged: the loss was not finite"])
+def test_a_resume_is_suggested_unless_the_run_diverged(
+    reason: str,
+    fake: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    experiment: Callable[..., Path],
+) -> None:
+    folder = experiment(run_name="mine")
+    (folder / "summary.json").write_text(json.dumps({"status": "failed", "reason": reason}))
+    fake(logs=[[*BEGIN, f"fedsuite: results are in {folder}"]], statuses=["finished:failed"])
+    assert main(["run", "fedavg", "--superlink", "here"]) == 1
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert ("to resume it" in captured.out) == (reason == "no rows")
 
 
 def test_a_run_of_the_superlinks_user_is_resumed_though_it_cannot_be_locked(
@@ -310,39 +252,3 @@ def test_commands_about_a_run_elsewhere_are_quoted(
     copy = next(line for line in printed if "scp -r" in line).rpartition("&& ")[2]
     assert shlex.split(copy) == ["scp", "-r", "hub.example.org:/srv/my runs/it's", "runs/"]
     assert shlex.split(printed[-1]) == ["fedsuite", "show", "it's"]
-
-
-def test_sigterm_leaves_the_run_to_its_superlink(
-    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def terminate(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", terminate)
-    assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 143
-    assert asked(place) == ["run", "log"]
-    assert shown[-1] == "the run 77 goes on; `flwr log 77 hub` follows it"
-
-
-def test_ctrl_c_names_another_results_folder_of_the_superlink(
-    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def interrupt(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
-    words = ["run", "taco", "results-dir=/srv/my runs", "--superlink", "hub", "--name", "my run"]
-    assert main(words) == 130
-    command = shown[-1].partition("`")[2].rstrip("`")
-    words = ["resume", "my run", "--results-dir", "/srv/my runs", "--superlink", "hub"]
-    assert shlex.split(command) == ["fedsuite", *words]

@@ -14,6 +14,8 @@ from run_folders import write_run, write_suite
 from fedsuite.cli.main import main
 from fedsuite.records.reader import read_run
 
+pytestmark = pytest.mark.slow
+
 Damage = Callable[[Path], object]
 FILES = {
     "config": "config.json",
@@ -49,6 +51,7 @@ VALUES: dict[str, list[tuple[str, Any]]] = {
         ("taco.kappa", [1]),
         ("unknown", 1),
         ("run-id", None),
+        ("run-id", ""),
         ("meta", "x"),
         ("meta", {"command": 5, "machine": None}),
         ("meta", {"versions": 3}),

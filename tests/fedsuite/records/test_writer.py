@@ -53,6 +53,25 @@ def test_reopening_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     assert [row["round"] for row in read_lines(record.folder / "clients.jsonl")] == [0, 1]
 
 
+def test_what_may_fill_the_disk_is_removed_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = make(tmp_path)
+    record.add_round({"round": 0}, [])
+    record.close()
+    unfinished = record.folder / f".model.safetensors.{2**40}-1.tmp"
+    unfinished.touch()
+
+    def write(path: Path, content: bytes) -> None:
+        assert not unfinished.exists()
+        write_atomically(path, content)
+
+    monkeypatch.setattr(fedsuite.records.writer, "write_atomically", write)
+    again = RunRecord.hold(record.folder)
+    again.rewind(0)
+    again.close()
+
+
 def test_a_run_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = make(tmp_path)
     monkeypatch.setattr(fedsuite.records.writer, "LOCK_WAIT", 0.3)

@@ -283,6 +283,19 @@ def test_a_run_is_resumed_with_the_data_root_of_this_call() -> None:
     assert "resume=true" in words and "data-root=/new" in words
 
 
+def test_how_to_resume_is_no_reason() -> None:
+    write("mine", ["fedavg"])
+    suite = read_suite(Path("mine.toml"))
+    (job,), _ = plan_jobs(suite, suite.plans, Path("runs"), "")
+    job.folder.mkdir(parents=True)
+    said = ["OSError: disk", "fedsuite: the run failed; its folder is /x"]
+    said += ["fedsuite: to resume it: `fedsuite resume x`", ""]
+    job.files.console_file.write_text("\n".join(said))
+    assert suite_runner._reason(job, 1) == "OSError: disk"
+    job.files.console_file.write_text("\n".join(said[1:]))
+    assert suite_runner._reason(job, 1) == "ended with status 1"
+
+
 @pytest.mark.slow
 def test_a_damaged_neighbour_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in (("cut", "{"), ("poor", '{"runs": [{"name": "x"}]}'), ("odd", "[1]")):

@@ -24,8 +24,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedsuite.terminal.watch, "GRACE_SECONDS", 0.1)
 
 
-def begin(folder: Path) -> RunRecord:
-    config = parse({"results-dir": str(folder), "run-name": "live", "num-rounds": 3})
+def begin(folder: Path, name: str = "live") -> RunRecord:
+    config = parse({"results-dir": str(folder), "run-name": name, "num-rounds": 3})
     record = RunRecord.create(config, {"engine": "flower"})
     record.add_round({"round": 0, "accuracy": 0.1, "wall_seconds": 0.1}, [])
     row = {"round": 1, "accuracy": 0.4, "wall_seconds": 2.0, "failed": 1, "note": "one was lost"}
@@ -121,8 +121,8 @@ def test_it_waits_for_a_run_that_has_not_begun(
     lines = capsys.readouterr().out.splitlines()
     assert status == 3
     assert lines[0] == (
-        f"The run 'live' has not begun in {tmp_path}. Did you mean 'lite'? Waiting for it; "
-        "Ctrl-C ends the wait."
+        f"Waiting for the run 'live', which has not begun in {tmp_path}; Ctrl-C ends the wait. "
+        "Did you mean 'lite'?"
     )
 
 
@@ -143,5 +143,9 @@ def test_ctrl_c_ends_the_wait(
     said = capsys.readouterr().err
     again = f"fedsuite watch '{tmp_path}/my run'"
     assert said == (
-        f"fedsuite: the run is not affected; to watch it: `{again}`\nfedsuite: interrupted\n"
+        f"fedsuite: the run has not begun; to watch it: `{again}`\nfedsuite: interrupted\n"
     )
+    begin(tmp_path, name="my run").close()
+    assert main(["watch", "my run", "--results-dir", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert said.startswith(f"fedsuite: the run is not affected; to watch it: `{again}`\n")

@@ -19,7 +19,8 @@ def test_a_learning_rate_of_a_million(
     assert main(["run", algo, *words, "--engine", "inline", "--name", "wild"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("training diverged: the loss or update of clients was not finite ")
-    assert "Lower the learning rate (lr = 1e+06) in a new run" in said
+    assert "Lower the learning rate (lr = 1e+06) in a new run; resuming would only repeat" in said
+    assert "to resume it" not in said
     assert "Traceback" not in said and "File " not in said
     assert main(["show", str(tmp_path / "wild")]) == 0
     shown = capsys.readouterr().out

@@ -16,6 +16,8 @@ from fedsuite.cli.main import main
 from fedsuite.core.files import naming, write_atomically, write_problem
 from fedsuite.records.folder import RunFolder, RunState
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["num-clients=2", "num-rounds=3", "model=mlp", "--engine", "inline"]
 ALGO = "pfedme"  # its clients keep states, and save models at the end
 
@@ -99,7 +101,7 @@ def test_a_log_that_cannot_be_written_does_not_stop_a_run(
     def fail(*rest: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("logging.FileHandler.flush", fail, raising=False)
+    monkeypatch.setattr("fedsuite.engines.background.LogFile.flush", fail, raising=False)
     assert main(["run", "fedavg", *WORDS, f"results-dir={tmp_path}", "--name", "quiet"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "" and "finished" in captured.out

@@ -11,6 +11,7 @@ import pytest
 from flwr.app import Message
 
 from fedsuite.cli.main import main
+from fedsuite.core.files import read_document, write_json
 from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.engines.start import conclude
@@ -152,6 +153,10 @@ def change_split(run: RunFolder) -> None:
     run.config_file.write_text(text.replace(recorded, "0" * len(recorded)))
 
 
+def forget_id(run: RunFolder) -> None:
+    write_json(run.config_file, read_document(run.config_file) | {"run-id": ""})
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -160,6 +165,7 @@ def change_split(run: RunFolder) -> None:
         (lose_rounds, "its checkpoint is of round 3, which history.jsonl lacks"),
         (write_null, "of clients.jsonl is damaged"),
         (write_nothing, "line 13 of clients.jsonl is damaged"),
+        (forget_id, "config.json is damaged: run-id cannot be ''"),
         (change_split, "the data or a library has changed"),
         (lambda run: run.config_file.unlink(), "There is nothing to resume"),
     ],
