@@ -19,7 +19,7 @@ PLACES = {"data-root", "results-dir", "run-name"}
 
 
 def resolved(values: dict[str, Any]) -> dict[str, Any]:
-    settings = parse(values, foreign="ignore").flat().items()
+    settings = parse(values, foreign="ignore", idle="reset").flat().items()
     return {name: value for name, value in settings if name not in PLACES}
 
 

@@ -104,20 +104,17 @@ def test_what_a_node_wrote_is_neither_markup_nor_a_control_character(
 
 
 def test_it_waits_for_a_run_that_has_not_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path, "lite", "fedavg", [0.1, 0.5])
 
-    def run() -> None:
-        time.sleep(0.2)
+    def run(seconds: float) -> None:
         record = begin(tmp_path)
         config = parse({"run-name": "live", "num-rounds": 3})
         record.finish(summarise(config, record.history(), [], "finished"))
 
-    thread = threading.Thread(target=run)
-    thread.start()
+    monkeypatch.setattr("fedsuite.terminal.watch.time.sleep", run)
     status = main(["watch", "live", "--results-dir", str(tmp_path)])
-    thread.join()
     lines = capsys.readouterr().out.splitlines()
     assert status == 3
     assert lines[0] == (
