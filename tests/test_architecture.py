@@ -18,7 +18,6 @@ LAYERS = (
     ("fedsuite.cli",),
     ("fedsuite.suites", "fedsuite.report"),
     ("fedsuite.engines", "fedsuite.deploy"),
-    ("fedsuite.client_entry",),
     ("fedsuite.server_app", "fedsuite.client_app"),
     ("fedsuite.training",),
     ("fedsuite.nodes",),
