@@ -10,7 +10,7 @@ from typer.models import OptionInfo
 
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import node_count, share
-from fedsuite.engines.table import DEFAULT, ENGINES
+from fedsuite.engines.table import AUTO, AUTO_SUMMARY, DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 STATUSES = (
@@ -22,10 +22,11 @@ _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.paralle
 
 
 def _engine_option(default: str) -> OptionInfo:
-    summaries = "; ".join(f"{name}: {engine.summary}" for name, engine in ENGINES.items())
+    lines = {AUTO: AUTO_SUMMARY} | {name: engine.summary for name, engine in ENGINES.items()}
+    summaries = "; ".join(f"{name}: {line}" for name, line in lines.items())
     return typer.Option(
         "--engine",
-        click_type=engine_names,
+        click_type=click.Choice(tuple(lines)),
         help=f"{summaries} (default: {default})",
         show_default=False,
     )

@@ -27,7 +27,7 @@ from fedsuite.cli.parsing import Command
 from fedsuite.core.files import absolute_path
 from fedsuite.core.protocol import DEPLOYED
 from fedsuite.core.settings import UserError, shown
-from fedsuite.engines.table import DEFAULT, engine_to_resume
+from fedsuite.engines.table import DEFAULT, engine_to_resume, prepare_engine, settle_engine
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ class Target:
     superlink: str
     nodes: int
     gpus: float
+
+    @property
+    def settled_engine(self) -> str:
+        """The engine, as far as options decide it; none at a SuperLink."""
+        return (
+            "" if self.superlink else settle_engine(self.engine or DEFAULT, self.nodes, self.gpus)
+        )
 
 
 @commands.command(cls=Command, epilog=f"`fedsuite settings` lists all keys. {STATUSES}")
@@ -80,7 +87,9 @@ def run(
         raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
     if name:
         values["run-name"] = name
-    return _start(parse(values, idle=given_keys(settings or [])), target, connection)
+    with prepare_engine(target.settled_engine) as prepared:  # while settings are checked
+        config = parse(values, idle=given_keys(settings or []))
+        return _start(config, target, connection, prepared)
 
 
 @commands.command(cls=Command, epilog=STATUSES)
@@ -111,11 +120,13 @@ def resume(
         )
     if connection is None and engine is None:
         target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
-    config = dataclasses.replace(
-        files.read_config(), results_dir=str(folder.parent), run_name=folder.name, resume=True
-    )
+    results, name = str(folder.parent), folder.name
     try:
-        return _start(config, target, connection)
+        with prepare_engine(target.settled_engine) as prepared:
+            config = dataclasses.replace(
+                files.read_config(), results_dir=results, run_name=name, resume=True
+            )
+            return _start(config, target, connection, prepared)
     except RunIsDone:  # by another command, while this one waited for it
         return _already_done(folder)
 
@@ -183,11 +194,13 @@ def _connection(target: Target) -> Connection | None:
     return find_connection(target.superlink)
 
 
-def _start(config: RunConfig, target: Target, connection: Connection | None) -> int:
+def _start(
+    config: RunConfig, target: Target, connection: Connection | None, prepared: object = None
+) -> int:
     if connection is not None:
         from fedsuite.engines.remote import submit_run
 
         return submit_run(config, connection)
     from fedsuite.engines.start import start_run
 
-    return start_run(config, target.engine or DEFAULT, target.nodes, target.gpus)
+    return start_run(config, target.settled_engine, target.nodes, target.gpus, prepared)

@@ -8,6 +8,7 @@ progress until the function it is given says that the run is over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from fedsuite.config import RunConfig
@@ -15,10 +16,14 @@ from fedsuite.config import RunConfig
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How to execute a run: the number of nodes, and GPUs per node (a share of one, or 0)."""
+    """How to execute a run: the number of nodes, and GPUs per node (a share of one, or 0).
+
+    ``prepared`` is what the engine's own ``prepare`` has started, if it was asked to.
+    """
 
     nodes: int = 1
     gpus: float = 0.0
+    prepared: object = None
 
 
 IsRunning = Callable[[float], bool]
@@ -28,3 +33,5 @@ Follow = Callable[[IsRunning], None]
 Execute = Callable[[RunConfig, EngineOptions, Follow], None]
 """Execute a run; what goes wrong is in the run's record, or raised as a ``UserError`` or
 ``RunFailed``."""
+Prepare = Callable[[], AbstractContextManager[object]]
+"""Start what every run of an engine needs, while the run's settings are checked; end it after."""

@@ -11,12 +11,13 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from fedsuite.config import RunConfig
-from fedsuite.core.processes import Child, Process, start, stop
+from fedsuite.core.processes import Child, Process, kill, start
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.contract import EngineOptions, Follow
 from fedsuite.flower.commands import (
@@ -34,29 +35,62 @@ from fedsuite.flower.connections import Connection, write_connection
 from fedsuite.records.folder import RunFolder
 
 CONNECTION = "fedsuite"
+LOG = "superlink.log"
+
+
+@dataclass(frozen=True)
+class SuperLink:
+    """A SuperLink that was started, its port and its Flower home."""
+
+    home: Path
+    port: int
+    process: Child
+
+    def await_health(self) -> None:
+        """Wait until it answers."""
+        await_health(lambda: self.process.poll() is None, self.port, self.home / LOG)
 
 
 def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
-    """Execute a run through ``flwr run``."""
+    """Execute a run through ``flwr run``.
+
+    Once the run's summary is written, nothing of value is left in Flower's processes. So they are
+    killed; to let them tear down Ray and each other would take seconds.
+    """
     folder = RunFolder.of(config)
     folder.make()
     if warning := exposure():
         print(f"fedsuite: {warning}", file=sys.stderr)
-    with (
-        scratch_folder() as home,
-        superlink(home) as link,
-        folder.log_file.open("ab") as log,
-    ):
-        run = _submit(config, options, home, log)
+    with ExitStack() as stack:
+        link = options.prepared or stack.enter_context(prepare())
+        assert isinstance(link, SuperLink)
+        log = stack.enter_context(folder.log_file.open("ab"))
+        link.await_health()
+        run = _submit(config, options, link.home, log)
         try:
-            follow(lambda seconds: _wait(run, link, seconds))
+            follow(lambda seconds: _is_running(run, link, folder, seconds))
         finally:
-            stop(run)
+            kill(run, link.process)
+
+
+@contextmanager
+def prepare() -> Iterator[SuperLink]:
+    """Start a SuperLink with a home of its own, to be ready when a run is; end it afterwards."""
+    with scratch_folder() as home, starting_superlink(home) as link:
+        yield link
 
 
 @contextmanager
 def superlink(home: Path) -> Iterator[Child]:
     """Start a SuperLink for simulations, with a connection to it in ``home``; end it afterwards."""
+    with starting_superlink(home) as link:
+        link.await_health()
+        yield link.process
+
+
+@contextmanager
+def starting_superlink(home: Path) -> Iterator[SuperLink]:
+    """Start a SuperLink as :func:`superlink` does, without waiting for it."""
     port, control = free_ports(2)
     command = [
         *guarded("flower-superlink"),
@@ -65,15 +99,14 @@ def superlink(home: Path) -> Iterator[Child]:
         *("--control-api-address", f"127.0.0.1:{control}"),
         "--disable-runtime-dependency-installation",
     ]
-    with (home / "superlink.log").open("wb") as log:
+    (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n')
+    write_connection(Connection(CONNECTION, f"127.0.0.1:{port}"), home)
+    with (home / LOG).open("wb") as log:
         process = start(command, _environment(home) | _own_ray(home), output=log)
     try:
-        await_health(lambda: process.poll() is None, port, home / "superlink.log")
-        (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n')
-        write_connection(Connection(CONNECTION, f"127.0.0.1:{port}"), home)
-        yield process
+        yield SuperLink(home, port, process)
     finally:
-        stop(process)
+        kill(process)
 
 
 def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes]) -> Child:
@@ -88,13 +121,14 @@ def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes
     return start(command, _environment(home), output=log)
 
 
-def _wait(run: Child, link: Child, seconds: float) -> bool:
+def _is_running(run: Child, link: SuperLink, folder: RunFolder, seconds: float) -> bool:
     """Wait for the run's end; return whether it is still running after ``seconds``."""
     try:
         run.wait(timeout=seconds)
         return False
     except subprocess.TimeoutExpired:
-        return link.poll() is None
+        is_done = folder.summary_file.exists() and folder.state.done
+        return link.process.poll() is None and not is_done
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -109,5 +143,8 @@ def _own_ray(home: Path) -> dict[str, str]:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_TMPDIR": str(home),
         "RAY_DISABLE_IMPORT_WARNING": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Flower's actors have an environment of their own: no worker started in advance is used.
+        "RAY_prestart_worker_first_driver": "0",
         "RAY_worker_niceness": "0",
     }

@@ -20,8 +20,9 @@ from fedsuite.core.processes import Process
 from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_lines, counted
+from fedsuite.engines.choice import choose_engine
 from fedsuite.engines.contract import EngineOptions, IsRunning
-from fedsuite.engines.table import ENGINES, load_engine
+from fedsuite.engines.table import AUTO, ENGINES, load_engine, settle_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.nodes.setup import refuse_server_data
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name
@@ -37,28 +38,35 @@ TAIL = 40
 FULL_DISK = 64 * 1024  # bytes
 
 
-def start_run(config: RunConfig, engine: str, nodes: int, gpus: float) -> int:
+def start_run(
+    config: RunConfig, engine: str, nodes: int, gpus: float, prepared: object = None
+) -> int:
     """Check all that can be checked, then execute the run; return the command's status.
 
-    With ``nodes`` = 0 the run has the engine's default number of nodes.
+    With ``nodes`` = 0 the run has the engine's default number of nodes. ``prepared`` is what
+    :func:`prepare_engine` gave.
     """
-    execute = load_engine(engine)
+    engine = settle_engine(engine, nodes, gpus)
     console = make_console()
     check_gpus(config, engine, gpus)
     refuse_server_data(config, "in a simulation")
     config, folder = claim_folder(config)
     pick_device(config.device)
-    task, _ = check_feasible(config)
+    task, module = check_feasible(config)
     if config.resume:
         check_split(RunFolder(folder), task.split.fingerprint)
     announce(config, console)
+    if engine == AUTO:
+        engine, why = choose_engine(config, task, module)
+        console.print(why, highlight=False)
+    options = EngineOptions(nodes or ENGINES[engine].default_nodes, gpus, prepared)
 
     def show_progress(is_running: IsRunning) -> None:
         follow(folder, config.num_rounds, is_running, console)
 
     files, problem = RunFolder(folder), ""
     try:
-        execute(config, EngineOptions(nodes or ENGINES[engine].default_nodes, gpus), show_progress)
+        load_engine(engine)(config, options, show_progress)
     except RunFailed as error:
         problem = str(error)
     except KeyboardInterrupt:

@@ -6,25 +6,28 @@ Reading the table imports nothing; an engine's module is imported when a run use
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedsuite.core.protocol import RAY
 from fedsuite.core.settings import UserError, suggest
 
 if TYPE_CHECKING:
-    from fedsuite.engines.contract import Execute
+    from fedsuite.engines.contract import Execute, Prepare
 
 
 class Engine(NamedTuple):
     """A line of help, the engine's function as ``module:function``, and how its nodes compute.
 
     The nodes of a ``parallel`` engine compute at the same time, so that one run uses all cores.
+    ``prepare``, also ``module:function``, starts what any run needs while its settings are checked.
     """
 
     summary: str
     function: str
     parallel: bool = False
+    prepare: str = ""
 
     @property
     def default_nodes(self) -> int:
@@ -34,23 +37,52 @@ class Engine(NamedTuple):
 
 ENGINES: dict[str, Engine] = {
     "inline": Engine("in this process, one node at a time", "fedsuite.engines.inline:execute"),
-    RAY: Engine("Flower's simulation, nodes in parallel", "fedsuite.engines.ray:execute", True),
+    RAY: Engine(
+        "Flower's simulation, nodes in parallel",
+        "fedsuite.engines.ray:execute",
+        True,
+        "fedsuite.engines.ray:prepare",
+    ),
 }
-DEFAULT = RAY
+SHORT_RUNS, LONG_RUNS = "inline", RAY
+AUTO = "auto"
+AUTO_SUMMARY = f"{SHORT_RUNS} if the run takes under half a minute and there is no GPU, else {RAY}"
+DEFAULT = AUTO
 DEFAULT_IN_SUITES = "inline"
 FORMER_NAMES = {"flower": RAY}
 
 
+def settle_engine(name: str, nodes: int, gpus: float) -> str:
+    """Return the engine, or ``auto`` if its choice depends on the run's length.
+
+    Whoever says how many nodes or GPUs to use wants nodes that compute in parallel.
+    """
+    if name not in (AUTO, *ENGINES):
+        choices = suggest(name, (AUTO, *ENGINES))
+        raise UserError(f"invalid value '{name}' for --engine: {choices}")
+    return LONG_RUNS if name == AUTO and (nodes or gpus) else name
+
+
 def load_engine(name: str) -> Execute:
     """Return an engine's function."""
-    if name not in ENGINES:
-        raise UserError(f"invalid value '{name}' for --engine: {suggest(name, ENGINES)}")
-    module, _, function = ENGINES[name].function.partition(":")
-    execute: Execute = getattr(import_module(module), function)
+    execute: Execute = _load(ENGINES[name].function)
     return execute
+
+
+def prepare_engine(name: str) -> AbstractContextManager[object]:
+    """Start what a run on an engine needs, to be ready once the run's settings are checked."""
+    if name not in ENGINES or not ENGINES[name].prepare:
+        return nullcontext()
+    prepare: Prepare = _load(ENGINES[name].prepare)
+    return prepare()
 
 
 def engine_to_resume(recorded: str) -> str:
     """Return the engine that resumes a run, given the one that its record names."""
     name = FORMER_NAMES.get(recorded, recorded)
     return name if name in ENGINES else DEFAULT
+
+
+def _load(function: str) -> Any:
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)

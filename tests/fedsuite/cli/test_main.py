@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -145,8 +146,9 @@ def test_a_round_that_keeps_the_model_says_so(
 
 
 def test_a_results_folder_that_cannot_be_made_is_a_sentence(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fedsuite.engines.ray.prepare", nullcontext)
     Path("file").write_text("")
     for engine in ("inline", "ray"):
         words = ["run", "fedavg", *SMALL, "results-dir=file/runs", "--engine", engine]
@@ -170,7 +172,7 @@ def test_the_resume_command_is_relative_to_the_current_directory(tmp_path: Path)
         (["run"], "Missing ALGO. See `fedsuite run --help`."),
         (["run", "fedavg", "--fast"], "Unknown option '--fast'."),
         (["run", "fedavg", "--engin", "ray"], "Did you mean '--engine'?"),
-        (["run", "fedavg", "--engine", "rya"], "'rya' is not one of 'inline', 'ray'."),
+        (["run", "fedavg", "--engine", "rya"], "'rya' is not one of 'auto', 'inline', 'ray'."),
         (["run", "fedavg", "--nodes", "0"], "'0' is not a whole number of at least 1."),
         (["run", "fedavg", "--gpus", "-1"], "'-1' is not a number of at least 0."),
         (["run", "fedavg", "--gpus", "two"], "'two' is not a number of at least 0."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ CONNECTION = '[superlink.here]\naddress = "127.0.0.1:8000"\ninsecure = true\n'
 @pytest.fixture(autouse=True)
 def current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fedsuite.engines.ray.prepare", nullcontext)
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
     (tmp_path / "flower").mkdir()
     (tmp_path / "flower" / "config.toml").write_text(CONNECTION)

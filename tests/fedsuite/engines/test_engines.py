@@ -170,7 +170,9 @@ def test_a_signal_before_the_first_round_leaves_nothing_to_resume(
 @pytest.mark.ray
 def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path) -> None:
     history = tmp_path / "runs" / "orphan" / "history.jsonl"
-    process = processes.start(["run", "fedavg", *SETTINGS, "--name", "orphan"], tmp_path)
+    process = processes.start(
+        ["run", "fedavg", *SETTINGS, "--engine", "ray", "--name", "orphan"], tmp_path
+    )
     deadline = time.monotonic() + 120
     while processes.lines_in(history) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)

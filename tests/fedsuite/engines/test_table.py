@@ -7,7 +7,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -19,11 +20,14 @@ from fedsuite.core.protocol import DEPLOYED
 from fedsuite.core.settings import UserError
 from fedsuite.engines.start import start_run
 from fedsuite.engines.table import (
+    AUTO,
     DEFAULT,
     DEFAULT_IN_SUITES,
     ENGINES,
     engine_to_resume,
     load_engine,
+    prepare_engine,
+    settle_engine,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -56,10 +60,11 @@ def test_help_names_the_engines_and_defaults_of_the_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    for command, default in (("run", DEFAULT), ("suite", DEFAULT_IN_SUITES)):
+    usual = {"run": ((AUTO, *ENGINES), DEFAULT), "suite": (tuple(ENGINES), DEFAULT_IN_SUITES)}
+    for command, (names, default) in usual.items():
         main([command, "--help"])
         (line,) = re.findall(r"--engine \[(.*?)\].*\(default: (\w+)\)", _plain(capsys))
-        assert line == ("|".join(ENGINES), default)
+        assert line == ("|".join(names), default)
 
 
 def _plain(capsys: pytest.CaptureFixture[str]) -> str:
@@ -83,13 +88,55 @@ def _is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
 
 def test_an_unknown_engine_is_refused_with_the_choices(tmp_path: Path) -> None:
     config = parse({"results-dir": str(tmp_path / "runs")})
-    expected = r"invalid value 'inlin' for --engine: Did you mean 'inline'\? Choices: inline, ray\."
+    said = r"invalid value 'inlin' for --engine: Did you mean 'inline'\?"
+    expected = rf"{said} Choices: auto, inline, ray\."
     with pytest.raises(UserError, match=expected):
         start_run(config, "inlin", 1, 0.0)
     assert not (tmp_path / "runs").exists()
 
 
-RECORDED = {"inline": "inline", "ray": "ray", "flower": "ray", "": "ray", "of-tomorrow": "ray"}
+@pytest.mark.parametrize(
+    ("name", "nodes", "gpus", "expected"),
+    [
+        ("auto", 0, 0.0, "auto"),
+        ("auto", 1, 0.0, "ray"),
+        ("auto", 0, 0.5, "ray"),
+        ("inline", 3, 0.0, "inline"),
+        ("ray", 0, 0.0, "ray"),
+    ],
+)
+def test_nodes_or_gpus_mean_ray_unless_an_engine_is_named(
+    name: str, nodes: int, gpus: float, expected: str
+) -> None:
+    assert settle_engine(name, nodes, gpus) == expected
+
+
+@pytest.mark.parametrize("name", ["auto", "inline", ""])
+def test_only_ray_starts_something_before_the_checks(name: str) -> None:
+    with prepare_engine(name) as prepared:
+        assert prepared is None
+
+
+def test_a_superlink_is_started_before_the_settings_are_read_and_ends_with_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+
+    @contextmanager
+    def prepare() -> Iterator[None]:
+        seen.append("started")
+        try:
+            yield
+        finally:
+            seen.append("ended")
+
+    monkeypatch.setattr("fedsuite.engines.ray.prepare", prepare)
+    assert main(["run", "fedavg", "num-clients=5000", "--engine", "ray"]) == 2
+    assert seen == ["started", "ended"] and "5000" in capsys.readouterr().err
+
+
+RECORDED = {"inline": "inline", "ray": "ray", "flower": "ray", "": "auto", "of-tomorrow": "auto"}
 
 
 @pytest.mark.parametrize(("recorded", "expected"), RECORDED.items())
@@ -99,7 +146,7 @@ def test_a_run_is_resumed_by_the_engine_that_ran_it(
     experiment: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``flower`` is what earlier versions recorded for Ray; some recorded nothing."""
+    """``flower`` is what earlier versions recorded for Ray; of nothing known, time decides."""
     folder = experiment(num_rounds=1)
     (folder / "summary.json").unlink()
     document = json.loads((folder / "config.json").read_text())
@@ -107,10 +154,11 @@ def test_a_run_is_resumed_by_the_engine_that_ran_it(
     (folder / "config.json").write_text(json.dumps(document))
     asked: list[str] = []
 
-    def note(config: Any, engine: str, nodes: int, gpus: float) -> int:
+    def note(config: Any, engine: str, *rest: Any) -> int:
         asked.append(engine)
         return 0
 
+    monkeypatch.setattr("fedsuite.engines.ray.prepare", nullcontext)
     monkeypatch.setattr("fedsuite.engines.start.start_run", note)
     assert main(["resume", str(folder)]) == 0
     assert asked == [expected] == [engine_to_resume(recorded)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,7 @@ def test_what_cannot_be_resumed_is_refused_before_an_engine_starts(
         raise AssertionError("the engine was started")
 
     monkeypatch.setattr("fedsuite.engines.ray.execute", start)
+    monkeypatch.setattr("fedsuite.engines.ray.prepare", nullcontext)
     cut.summary_file.unlink()
     spoil(cut)
     paths = [path for path in cut.path.rglob("*") if path.is_file()]
