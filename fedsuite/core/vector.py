@@ -46,6 +46,16 @@ def mean_row(rows: Matrix) -> Doubles:
     return rows.mean(axis=0, dtype=np.float64)
 
 
+def is_finite(array: np.ndarray) -> bool:
+    """Return whether all numbers are finite; a matrix is looked through row by row."""
+    return all(bool(np.isfinite(row).all()) for row in (array if array.ndim > 1 else [array]))
+
+
+def total_bytes(vectors: Mapping[str, np.ndarray]) -> int:
+    """Return how many bytes vectors have together."""
+    return sum(vector.nbytes for vector in vectors.values())
+
+
 def slices(sizes: Mapping[str, int]) -> dict[str, slice]:
     """Return where named parts of the given sizes lie, end to end."""
     ends = np.cumsum([0, *sizes.values()]).tolist()

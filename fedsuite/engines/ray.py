@@ -18,6 +18,7 @@ from typing import IO
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Child, Process, start, stop
 from fedsuite.core.scratch import scratch_folder
+from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.engines.contract import EngineOptions, Follow
 from fedsuite.flower.commands import (
     COMMAND,
@@ -43,6 +44,7 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     if warning := exposure():
         print(f"fedsuite: {warning}", file=sys.stderr)
     with (
+        _without_leftovers(folder.path),
         scratch_folder() as home,
         superlink(home) as link,
         folder.log_file.open("ab") as log,
@@ -52,6 +54,15 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
             follow(lambda seconds: _wait(run, link, seconds))
         finally:
             stop(run)
+
+
+@contextmanager
+def _without_leftovers(run: Path) -> Iterator[None]:
+    """Remove the vectors of a run whose processes were stopped before they could do so."""
+    try:
+        yield
+    finally:
+        remove_vector_files(run)
 
 
 @contextmanager
