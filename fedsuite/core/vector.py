@@ -33,10 +33,13 @@ def norms(rows: np.ndarray) -> Doubles:
     return np.array([np.sqrt(_dot(row, row)) for row in rows])
 
 
-def cosines(rows: np.ndarray, direction: np.ndarray) -> Doubles:
-    """Return the cosine of each row with a direction; 0 where either has no length."""
+def cosines(rows: np.ndarray, direction: np.ndarray, lengths: Doubles | None = None) -> Doubles:
+    """Return the cosine of each row with a direction; 0 where either has no length.
+
+    ``lengths`` are those of the rows, if they are known.
+    """
     length = np.sqrt(_dot(direction, direction))
-    scale = norms(rows) * length
+    scale = (norms(rows) if lengths is None else lengths) * length
     products = np.array([_dot(row, direction) for row in rows])
     return np.clip(np.divide(products, scale, out=np.zeros_like(products), where=scale > 0), -1, 1)
 
