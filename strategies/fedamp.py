@@ -97,7 +97,7 @@ class FedAmp(PoolStrategy):
         return cosine_attention(models, own.sharpness, own.self_weight)
 
 
-def squared_distances(rows: Sequence[Vector]) -> np.ndarray:
+def squared_distances(rows: Sequence[Vector] | Matrix) -> np.ndarray:
     """Return ``|w_i - w_j|^2`` for all pairs, in float64; equal rows are exactly 0 apart."""
     distances = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
