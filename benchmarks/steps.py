@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Message, MessageType
+from flwr.app import Message, MessageType, RecordDict
 
 from benchmarks.report import StepCost, quartiles
 from benchmarks.workloads import Workload
@@ -18,6 +18,7 @@ from fedsuite import registry
 from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.messages import Instruction, read_instructions
+from fedsuite.core.vector_files import VectorFiles
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
@@ -30,9 +31,9 @@ FEWEST_PAIRS = 3
 
 
 class ListeningGrid(InlineGrid):
-    """An inline grid that keeps the last training message it delivered."""
+    """An inline grid that keeps the instructions of the last training message it delivered."""
 
-    heard: Message
+    heard: dict[int, Instruction]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -41,7 +42,7 @@ class ListeningGrid(InlineGrid):
         batch = list(messages)
         for message in batch:
             if message.metadata.message_type == MessageType.TRAIN:
-                self.heard = message
+                self.heard = _copied(message.content)
         return super().send_and_receive(batch, timeout=timeout)
 
 
@@ -55,7 +56,7 @@ class Bench:
     def __init__(self, config: RunConfig) -> None:
         grid = ListeningGrid(1)
         self.folder = RunFolder(run(config, grid, engine="inline")).client_states
-        self.instructions = read_instructions(grid.heard.content)
+        self.instructions = grid.heard
         self.worker = Worker(config, open_task(config.task))
 
     def seconds_per_step(self) -> float:
@@ -124,6 +125,17 @@ def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps:
         "run-name": algo,
     }
     return parse(workload.settings(data_root, ROUNDS) | same)
+
+
+def _copied(content: RecordDict) -> dict[int, Instruction]:
+    """Return instructions with copies of their vectors, whose files end with the run."""
+    files = VectorFiles.of(content.config_records["config"])
+    assert files is not None, "an inline node shares the files of the run"
+    found = read_instructions(content, files.resolve)
+    return {
+        client: dataclasses.replace(one, arrays={n: v.copy() for n, v in one.arrays.items()})
+        for client, one in found.items()
+    }
 
 
 def _with_zeros(instruction: Instruction, receives: tuple[str, ...], size: int) -> Instruction:

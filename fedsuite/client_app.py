@@ -34,10 +34,13 @@ from fedsuite.core.messages import (
     Result,
     clean_reason,
     read_instructions,
+    refuse_reference,
     write_results,
 )
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
+from fedsuite.core.transport import deliver
+from fedsuite.core.vector_files import VectorFiles
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
 from fedsuite.records.folder import RunFolder
@@ -165,6 +168,7 @@ def query(message: Message, context: Context) -> Message:
             "partition-id": int(context.node_config.get("partition-id", 0)),
             "num-partitions": int(context.node_config.get("num-partitions", 1)),
             "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
+            "shares-vectors": _shared_files(context, config) is not None,
         }
     return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
 
@@ -201,17 +205,18 @@ def pick_device(name: str) -> str:
 
 
 def _answer(message: Message, context: Context, method: str) -> Message:
-    results = []
-    for number, instruction in read_instructions(message.content).items():
+    results, files = [], _shared_files(context, message.content.config_records["config"])
+    instructions = read_instructions(message.content, files.resolve if files else refuse_reference)
+    for number, instruction in instructions.items():
         is_deployed, state = not _is_simulated(context, instruction.config), None
         try:
-            worker, files = _open_worker(context, instruction.config, number)
+            worker, folder = _open_worker(context, instruction.config, number)
             with threads(worker.config.client_threads):
-                client = worker.client(number, instruction, files.client_states)
+                client = worker.client(number, instruction, folder.client_states)
                 state = client.context.state
                 result = getattr(worker, method)(client, instruction)
                 if SAVE_MODEL in instruction.config:
-                    worker.save(client, files)
+                    worker.save(client, folder)
         except Exception as error:
             said = str(error) if isinstance(error, UserError) else write_problem(error)
             reason = said or traceback.format_exc()
@@ -220,13 +225,18 @@ def _answer(message: Message, context: Context, method: str) -> Message:
             result = Result(number, error=clean_reason(reason))
         if is_deployed and state:
             result = dataclasses.replace(result, state_round=state.newest)
-        results.append(result)
+        results.append(deliver(result, instruction.places, files))
     return Message(write_results(results), reply_to=message)
 
 
 def _is_simulated(context: Context, header: Mapping[str, Any]) -> bool:
     """Return whether this node is a simulation's; one with data or state of its own never is."""
     return "run-dir" in header and not {"data-path", "state-dir"} & set(context.node_config)
+
+
+def _shared_files(context: Context, header: Mapping[str, Any]) -> VectorFiles | None:
+    """Return a simulation's files of vectors; a deployed node opens nothing that a server names."""
+    return VectorFiles.of(header) if _is_simulated(context, header) else None
 
 
 def _open_worker(

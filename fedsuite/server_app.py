@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -16,6 +17,7 @@ from fedsuite.core.files import read_document
 from fedsuite.core.processes import Process
 from fedsuite.core.protocol import DEPLOYED, INCOMPLETE_RUN, LINE_MARK, RAY
 from fedsuite.core.settings import UserError
+from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.flower.commands import COMMAND
 from fedsuite.flower.compat import is_simulated, replace_dead_workers
 from fedsuite.records.folder import RunFolder
@@ -31,12 +33,13 @@ WATCH_SECONDS = 0.5
 def main(grid: Grid, context: Context) -> None:
     """Run one experiment and print where its results are."""
     log_to_stdout()
-    end_with_command()
     try:
+        config = parse(context.run_config, foreign="default", idle="reset")
+        end_with_command(RunFolder.of(config).path)
         engine = RAY if is_simulated(grid) else DEPLOYED
         if engine == RAY:
             replace_dead_workers()
-        folder = run(parse(context.run_config, foreign="default", idle="reset"), grid, engine)
+        folder = run(config, grid, engine)
     except (UserError, RunFailed, ConnectionError) as error:  # sentences
         log.error("the run failed: %s", error)
         raise
@@ -50,11 +53,12 @@ def main(grid: Grid, context: Context) -> None:
         log.warning("%s%s", INCOMPLETE_RUN, missing)
 
 
-def end_with_command() -> None:
+def end_with_command(run_folder: Path) -> None:
     """End this process when the ``fedsuite`` command that started it is gone.
 
     Flower's simulation would train on to the last round and keep the run's folder locked against a
-    resume. Ending at once is safe, since the record survives a crash at any moment.
+    resume. Ending at once is safe, since the record survives a crash at any moment; only vectors
+    in shared memory would outlive it.
     """
     if COMMAND not in os.environ:
         return
@@ -63,6 +67,7 @@ def end_with_command() -> None:
     def watch() -> None:
         while command.is_running():
             time.sleep(WATCH_SECONDS)
+        remove_vector_files(run_folder)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

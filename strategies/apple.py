@@ -55,8 +55,9 @@ class Apple(PoolStrategy):
     def broadcast(self) -> dict[str, Vector]:
         """Send all cores (the initial model for a client without one) and the data shares."""
         sizes = [self.info.client_sizes[c] for c in range(self.info.num_clients)]
+        cores = self.vectors.zeros(self.rows().shape)
         return {
-            "cores": self.model + self.rows(),
+            "cores": np.add(self.model, self.rows(), out=cores),
             "shares": sample_weights(np.array(sizes)).astype(np.float32),
         }
 

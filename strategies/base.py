@@ -6,7 +6,6 @@ usually :meth:`BaseStrategy.aggregate` alone.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +26,8 @@ from fedsuite.core.messages import (
 )
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import kebab
-from fedsuite.core.vector import Matrix, Vector, sample_weights, weighted_sum
+from fedsuite.core.transport import ByMessage, Transport
+from fedsuite.core.vector import Vector, is_finite, sample_weights, total_bytes, weighted_sum
 from strategies.replies import check_score, check_update, read_replies, snake_case
 from strategies.round import (
     Hosts,
@@ -36,6 +36,7 @@ from strategies.round import (
     RoundRecord,
     RunInfo,
     buffer_weights,
+    copy_state,
     grow_client_axes,
     round_half_up,
 )
@@ -64,6 +65,7 @@ class BaseStrategy(Strategy):
         self.checkpoint_round = 0
         self.round_record = RoundRecord()
         self._lr = info.learning_rate(1)
+        self.vectors: Transport = ByMessage()
         self._asked: dict[int, list[int]] = {}
         self._bytes_down: dict[int, int] = {}
 
@@ -264,13 +266,12 @@ class BaseStrategy(Strategy):
     def _messages(
         self, kind: str, server_round: int, clients: list[int], scalars: Mapping[str, Any]
     ) -> list[Message]:
-        training = kind == MessageType.TRAIN
+        training, self.vectors = kind == MessageType.TRAIN, self.hosts.vectors
         shared = self.broadcast() if training else self.evaluation_broadcast()
         own = self.instruction if training else self.evaluation_instruction
         if self.shares_model:
             shared |= {"model": self.training_start() if training else self.result()}
             shared |= {"buffers": self.buffers} if self.buffers.size else {}
-        packed = write_arrays(shared)
         config = {
             **self.hosts.message_header,
             **scalars,
@@ -278,21 +279,21 @@ class BaseStrategy(Strategy):
             "checkpoint-round": self.checkpoint_round,
         }
         self._asked = self.hosts.assign(clients, self.info.client_sizes)
-        common = sum(vector.nbytes for vector in shared.values())
+        self.vectors.begin(self._expected() if training else {}, clients)
+        packed, common = self.vectors.pack(shared), total_bytes(shared)
         messages, self._bytes_down = [], {}
         for node, cohort in self._asked.items():
-            instructions = {client: self._hosted(client, own(client)) for client in cohort}
-            for client, instruction in instructions.items():
-                alone = sum(vector.nbytes for vector in instruction.arrays.values())
-                self._bytes_down[client] = common + alone
-            content = write_instructions(packed, config, instructions)
+            instructions = ((c, self._hosted(c, own(c), common)) for c in cohort)
+            content = write_instructions(packed, config, instructions, self.vectors.pack)
             limit, group = self.hosts.time_limit, str(server_round)
             messages.append(Message(content, node, kind, ttl=limit, group_id=group))
         return messages
 
-    def _hosted(self, client: int, own: Instruction) -> Instruction:
-        """Add what a node must know to host a client."""
-        return dataclasses.replace(own, config=own.config | self.hosts.client_header(client))
+    def _hosted(self, client: int, own: Instruction, common: int) -> Instruction:
+        """Add what a node must know to host a client; count the bytes that the client receives."""
+        self._bytes_down[client] = common + total_bytes(own.arrays)
+        header, places = self.hosts.client_header(client), self.vectors.places(client)
+        return dataclasses.replace(own, config=own.config | header, places=places)
 
     def _collect(
         self,
@@ -302,7 +303,7 @@ class BaseStrategy(Strategy):
     ) -> list[Result]:
         """Return valid results in client order; count, log and name the others."""
         self._note_news()
-        results, unrequested = read_replies(replies, self._asked)
+        results, unrequested = read_replies(replies, self._asked, self.vectors.read)
         for client, reason in unrequested:
             self._reject(phase, client, reason)
         valid = []
@@ -314,42 +315,36 @@ class BaseStrategy(Strategy):
                 valid.append(result)
         return valid
 
+    def _expected(self) -> dict[str, int]:
+        """Return the length of each vector of a result, float buffers included."""
+        has_buffers = self.buffers.size and self.shares_model
+        return self.lengths() | ({"buffers": self.buffers.size} if has_buffers else {})
+
     def _check_train(self, result: Result) -> str:
-        lengths = self.lengths()
-        if self.buffers.size and self.shares_model:
-            lengths["buffers"] = self.buffers.size
-        return check_update(result, lengths, self.needs_metrics, self.limits)
+        return check_update(result, self._expected(), self.needs_metrics, self.limits)
 
     def _round(self, number: int, valid: list[Result]) -> Round:
-        arrays = {}
-        for name, length in self.lengths().items():
-            arrays[name] = np.empty((len(valid), length), dtype=np.float32)
-            for row, result in zip(arrays[name], valid, strict=True):
-                row[:] = result.arrays[name]
+        arrays = self.vectors.matrices(valid)
+        none = np.zeros((len(valid), 0), dtype=np.float32)
         return Round(
             number=number,
             model=self.model,
             clients=[result.client for result in valid],
+            buffers=arrays.pop("buffers", none),
             arrays=arrays,
-            buffers=self._buffer_rows(valid),
             num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
             num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
             lr=self._lr,
             metrics=[result.metrics for result in valid],
+            zeros=self.vectors.zeros,
         )
 
-    def _buffer_rows(self, valid: list[Result]) -> Matrix:
-        """Return the clients' float buffers, rows of no length where the model has none."""
-        if not (self.buffers.size and self.shares_model):
-            return np.zeros((len(valid), 0), dtype=np.float32)
-        return np.stack([result.arrays["buffers"] for result in valid])
-
     def _aggregate(self, this_round: Round) -> None:
-        before = copy.deepcopy(self.state())
+        before = copy_state(self.state(), this_round.zeros)
         with np.errstate(over="ignore", invalid="ignore"):
             model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
-        if not all(np.isfinite(array).all() for array in [model, *kept]):
+        if not all(map(is_finite, [model, *kept])):
             self._note(
                 f"round {this_round.number}: the aggregate is not finite; the model does not change"
             )
@@ -363,7 +358,7 @@ class BaseStrategy(Strategy):
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
-        uploads = {r.client: sum(v.nbytes for v in r.arrays.values()) for r in valid}
+        uploads = {result.client: total_bytes(result.arrays) for result in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
         on_cpu = [r.metrics["cpu-seconds"] for r in valid if "cpu-seconds" in r.metrics]
         self.round_record.scalars |= {

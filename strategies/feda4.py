@@ -96,7 +96,7 @@ class FedA4(BaseStrategy):
         penalty = bias_penalty(accuracy, self.params.beta)
         signs = direction(biased, printed=self.params.direction == "printed")
         this_round.per_client |= {"penalty": penalty, "similarity": similarity, "biased": biased}
-        aligned = align(trajectories, mean, self.params.theta)
+        aligned = align(trajectories, mean, self.params.theta, out=trajectories)
         return np.float32(self.params.eta) * weighted_sum(weights * penalty * signs, aligned)
 
     def _probe(self, this_round: Round) -> tuple[np.ndarray, np.ndarray]:
@@ -116,13 +116,15 @@ class FedA4(BaseStrategy):
 
     def _mean_trajectories(self, this_round: Round) -> Matrix:
         """Return ``g_i``; the changes over epochs add up to the update."""
-        epochs = self.info.local_epochs
+        epochs, means = self.info.local_epochs, this_round.zeros(this_round.updates.shape)
         if self.params.trajectory == "compact":
-            return this_round.updates / np.float32(epochs)
+            return np.divide(this_round.updates, np.float32(epochs), out=means)
         paths = this_round.arrays["trajectory"].reshape(len(this_round.clients), epochs, -1)
         lengths, turns = path_statistics(paths)
         this_round.per_client |= {"path_length": lengths, "turning": turns}
-        return paths.mean(axis=1)
+        for mean, path in zip(means, paths, strict=True):
+            path.mean(axis=0, out=mean)
+        return means
 
 
 def concentration(mean_probs: np.ndarray) -> np.ndarray:
@@ -145,9 +147,11 @@ def bias_penalty(accuracy: np.ndarray, beta: float) -> np.ndarray:
     return np.exp(-beta * (accuracy - accuracy.mean()) ** 2)
 
 
-def align(trajectories: Matrix, mean: Vector, theta: float) -> Matrix:
+def align(trajectories: Matrix, mean: Vector, theta: float, out: Matrix | None = None) -> Matrix:
     """Line 17: ``g'_i = (1 - theta) g_i + theta gbar``."""
-    return np.float32(1.0 - theta) * trajectories + np.float32(theta) * mean
+    aligned = np.multiply(np.float32(1.0 - theta), trajectories, out=out)
+    aligned += np.float32(theta) * mean
+    return aligned
 
 
 def direction(biased: np.ndarray, printed: bool = False) -> np.ndarray:
@@ -158,9 +162,9 @@ def direction(biased: np.ndarray, printed: bool = False) -> np.ndarray:
 
 def path_statistics(paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return each path's length, and the mean cosine of its successive steps (1 if one step)."""
-    steps = np.linalg.norm(paths.astype(np.float64), axis=2)
+    steps = [np.linalg.norm(path.astype(np.float64), axis=1).sum() for path in paths]
     turns = [
         np.mean([cosines(path[k : k + 1], path[k + 1])[0] for k in range(len(path) - 1)] or [1.0])
         for path in paths
     ]
-    return steps.sum(axis=1), np.array(turns)
+    return np.array(steps), np.array(turns)

@@ -10,7 +10,7 @@ HeurFedAMP, for deep networks, fixes ``xi_ii`` and shares the rest by cosines:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ class FedAmp(PoolStrategy):
         """Keep the models and renew the attention between all."""
         model = super().aggregate(this_round)
         known = np.flatnonzero(self.known)
-        self.attention[np.ix_(known, known)] = self._attention(self.rows()[known])
+        self.attention[np.ix_(known, known)] = self._attention(known, this_round)
         this_round.per_client["self_attention"] = np.diag(self.attention)[this_round.clients]
         this_round.scalars["mean_self_attention"] = float(np.diag(self.attention)[known].mean())
         return model
@@ -86,15 +86,18 @@ class FedAmp(PoolStrategy):
         super().load_state(state)
         self.attention = np.array(state["attention"])
 
-    def _attention(self, rows: Matrix) -> np.ndarray:
-        """Return the weights of the known models, of which ``rows`` are the updates."""
-        own = self.params
-        if own.heuristic:
-            return cosine_attention(self.model + rows, own.sharpness, own.self_weight)
-        return attention(squared_distances(rows), own.sigma, own.alpha)
+    def _attention(self, known: np.ndarray, this_round: Round) -> np.ndarray:
+        """Return the weights of the known models."""
+        own, updates = self.params, [self.rows()[client] for client in known]
+        if not own.heuristic:
+            return attention(squared_distances(updates), own.sigma, own.alpha)
+        models = this_round.zeros((len(updates), self.model.size))
+        for model, update in zip(models, updates, strict=True):
+            np.add(self.model, update, out=model)
+        return cosine_attention(models, own.sharpness, own.self_weight)
 
 
-def squared_distances(rows: Matrix) -> np.ndarray:
+def squared_distances(rows: Sequence[Vector] | Matrix) -> np.ndarray:
     """Return ``|w_i - w_j|^2`` for all pairs, in float64; equal rows are exactly 0 apart."""
     distances = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):

@@ -10,7 +10,7 @@ the reverse of that idea. Either way ``w <- w + server_lr sum_i rho_i v_i / sum_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +57,10 @@ class FoolsGold(BaseStrategy):
         if self.params.variant == "taco":
             return self.step(this_round, agreement_weights(this_round.updates))
         if not self.history.size:
-            self.history = np.zeros((len(self.history), this_round.model.size), dtype=np.float32)
-        self.history[this_round.clients] += this_round.updates
-        similarity = pairwise_cosines(self.history[this_round.clients])
+            self.history = this_round.zeros((len(self.history), this_round.model.size))
+        for client, update in zip(this_round.clients, this_round.updates, strict=True):
+            self.history[client] += update
+        similarity = pairwise_cosines(self.history, this_round.clients)
         return self.step(this_round, distinct_weights(similarity, self.params.kappa))
 
     def state(self) -> dict[str, Any]:
@@ -94,11 +95,15 @@ def distinct_weights(similarity: Matrix, kappa: float = 1.0) -> np.ndarray:
     return _shares(np.clip(kappa * (np.log(trust / (1.0 - trust)) + 0.5), 0.0, 1.0))
 
 
-def pairwise_cosines(rows: Matrix) -> Matrix:
-    """Return the cosines of all pairs of rows in float64; 0 where either has no length."""
-    products = np.zeros((len(rows), len(rows)))
+def pairwise_cosines(rows: Matrix, chosen: Sequence[int] | None = None) -> Matrix:
+    """Return the cosines of all pairs of rows in float64; 0 where either has no length.
+
+    ``chosen`` are the rows to take, by default all.
+    """
+    chosen = range(len(rows)) if chosen is None else chosen
+    products = np.zeros((len(chosen), len(chosen)))
     for start in range(0, rows.shape[1], BLOCK):
-        block = rows[:, start : start + BLOCK].astype(np.float64)
+        block = rows[chosen, start : start + BLOCK].astype(np.float64)
         products += block @ block.T
     lengths = np.sqrt(np.diag(products))
     scale = np.outer(lengths, lengths)

@@ -2,7 +2,8 @@
 
 FedAMP, FedFomo and APPLE build on it. A client's update is ``w_i - w_0`` with ``w_0`` the run's
 first model, so a row of zeros is that model: what a client starts from, and what a freeloader has.
-Rows are float32, ``N P`` numbers in memory and in each checkpoint.
+Rows are float32, ``N P`` numbers in each checkpoint and in memory, or in a file if nodes share the
+run's disk.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ class PoolStrategy(BaseStrategy):
         """Return all clients' last vectors of one name; zeros for a client that has sent none."""
         if name not in self.pool:
             shape = (self.info.num_clients, self.lengths()[name])
-            self.pool[name] = np.zeros(shape, dtype=np.float32)
+            self.pool[name] = self.vectors.zeros(shape)
         return self.pool[name]
 
     def aggregate(self, this_round: Round) -> Vector:
         """Keep what clients sent; the initial model does not change."""
         for name in self.kept:
-            self.rows(name)[this_round.clients] = this_round.arrays[name]
+            kept = self.rows(name)
+            for client, row in zip(this_round.clients, this_round.arrays[name], strict=True):
+                kept[client] = row
         self.known[this_round.clients] = True
         return this_round.model
 

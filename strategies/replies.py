@@ -7,10 +7,10 @@ record; the round continues without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 from fedsuite.core.messages import Result, clean_reason, clients_in, read_result
 from fedsuite.core.text import clean_line
@@ -26,7 +26,9 @@ LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
 def read_replies(
-    replies: Iterable[Message], asked: Mapping[int, list[int]]
+    replies: Iterable[Message],
+    asked: Mapping[int, list[int]],
+    read: Callable[[RecordDict, int], Result] = read_result,
 ) -> tuple[list[Result], list[tuple[int, str]]]:
     """Return a result per client asked, in client order, and clients that were not asked."""
     results: dict[int, Result] = {}
@@ -38,7 +40,7 @@ def read_replies(
             reason = clean_reason(f"node failed: {reply.error.reason}")
             results |= {c: Result(c, error=reason) for c in clients}
             continue
-        results |= {c: read_result(reply.content, c) for c in clients}
+        results |= {c: read(reply.content, c) for c in clients}
         others = sorted(clients_in(reply.content) - set(clients))[:MAX_UNREQUESTED]
         unrequested += [(c, f"node {node} was not asked for this client") for c in others]
     expected = sorted(client for cohort in asked.values() for client in cohort)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from fedsuite.core.messages import Result
+from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
 from strategies.replies import snake_case
 
@@ -54,6 +56,10 @@ class Hosts(Protocol):
         """The scalars that identify the run in every message."""
 
     @property
+    def vectors(self) -> Transport:
+        """How vectors travel to nodes and back."""
+
+    @property
     def time_limit(self) -> float | None:
         """Seconds after which a message that no node has fetched is void."""
 
@@ -75,7 +81,11 @@ class Hosts(Protocol):
 
 @dataclass
 class Round:
-    """One round's valid replies, one row per client in client order."""
+    """One round's valid replies, one row per client in client order.
+
+    The matrices are the round's: a strategy copies what it keeps. ``zeros(shape)`` makes a matrix
+    to work with, in a file where there is one for the round's own.
+    """
 
     number: int
     model: Vector
@@ -88,6 +98,7 @@ class Round:
     metrics: list[dict[str, float]] = field(default_factory=list)
     per_client: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
+    zeros: Callable[[tuple[int, ...]], Matrix] = ByMessage().zeros
 
     @property
     def updates(self) -> Matrix:
@@ -170,6 +181,20 @@ def buffer_weights(weights: np.ndarray | None, num_examples: np.ndarray) -> Doub
     given = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
     total = given.sum()
     return given / total if 0 < total < np.inf else sample_weights(num_examples)
+
+
+def copy_state(
+    state: Mapping[str, Any], zeros: Callable[[tuple[int, ...]], Matrix]
+) -> dict[str, Any]:
+    """Copy what a strategy keeps; its rows of clients into matrices that ``zeros`` makes."""
+    copied = {}
+    for name, value in state.items():
+        if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 2:
+            copied[name] = zeros(value.shape)
+            copied[name][:] = value
+        else:
+            copied[name] = copy.deepcopy(value)
+    return copied
 
 
 def grow_client_axes(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:

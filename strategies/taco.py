@@ -116,8 +116,10 @@ class Taco(BaseStrategy):
 
     def aggregate(self, this_round: Round) -> Vector:
         """Eqs. 7, 9 and 10; signs cancel, so updates ``-Delta_i`` serve as they are."""
-        alpha = correction_coefficients(this_round.updates)
-        self._judge(this_round, alpha)
+        lengths = norms(this_round.updates)
+        cosine = cosines(this_round.updates, mean_row(this_round.updates), lengths)
+        alpha = coefficients(lengths, cosine)
+        self._judge(this_round, alpha, lengths, cosine)
         self.alpha[this_round.clients] = alpha
         kept = np.array([client not in self.expelled for client in this_round.clients])
         if self.params.aggregation:
@@ -165,12 +167,14 @@ class Taco(BaseStrategy):
     def _gradient(self) -> Vector:
         return self.gradient if self.gradient.size else np.zeros_like(self.model)
 
-    def _judge(self, this_round: Round, alpha: np.ndarray) -> None:
+    def _judge(
+        self, this_round: Round, alpha: np.ndarray, lengths: np.ndarray, cosine: np.ndarray
+    ) -> None:
         """Count strikes (Eq. 10) and expel, never below ``min-train-clients``.
 
         Without both of its ideas the method is FedAvg, which expels nobody.
         """
-        lengths, replay = norms(this_round.updates), -cosines(this_round.updates, self._gradient())
+        replay = -cosines(this_round.updates, self._gradient(), lengths)
         last_change = this_round.model - self.previous if self.previous.size else self.previous
         distance = replay_distance(replay, lengths, norms(last_change[None])[0])
         suspicious = alpha >= self.params.kappa
@@ -191,7 +195,7 @@ class Taco(BaseStrategy):
         this_round.per_client |= {
             "alpha": alpha,
             "norm": lengths,
-            "cosine": cosines(this_round.updates, mean_row(this_round.updates)),
+            "cosine": cosine,
             "replay": replay,
             "replay_distance": distance,
             "strikes": self.strikes[this_round.clients],
@@ -214,9 +218,14 @@ class Taco(BaseStrategy):
 def correction_coefficients(deltas: Matrix) -> np.ndarray:
     """Eq. 7: ``(1 - |D_i| / sum_j |D_j|) * max(cos(D_i, mean_j D_j), 0)``."""
     lengths = norms(deltas)
+    return coefficients(lengths, cosines(deltas, mean_row(deltas), lengths))
+
+
+def coefficients(lengths: np.ndarray, cosine: np.ndarray) -> np.ndarray:
+    """Eq. 7 by ``|D_i|`` and ``cos(D_i, mean_j D_j)``."""
     total = lengths.sum()
     shares = lengths / total if total > 0 else np.zeros_like(lengths)
-    return (1.0 - shares) * np.maximum(cosines(deltas, mean_row(deltas)), 0.0)
+    return (1.0 - shares) * np.maximum(cosine, 0.0)
 
 
 def is_replay(replay: np.ndarray, distance: np.ndarray, least: float) -> np.ndarray:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from flwr.app import Message
+from heard import instructions_in
 
 from clients.base import Received
 from fedsuite import registry
-from fedsuite.core.messages import read_instructions
 from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 
@@ -34,7 +34,7 @@ class ListeningGrid(InlineGrid):
         messages = list(messages)
         self.scoring = messages[0].metadata.message_type == "evaluate"
         if self.scoring:
-            contents = [read_instructions(message.content) for message in messages]
+            contents = [instructions_in(message.content) for message in messages]
             self.sent += [set(one.arrays) for content in contents for one in content.values()]
         return super().send_and_receive(messages, timeout=timeout)
 

@@ -9,6 +9,7 @@ record                 content
 ``shared``             vectors for every client of the cohort (``model``, ``buffers``)
 ``config``             scalars for every client, the run's settings, ``clients``
 ``arrays.<client>``    vectors for, or from, one client
+``places.<client>``    references to where the vectors of one client's result go
 ``config.<client>``    scalars for one client
 ``params.<client>``    settings of the algorithm that differ for one client
 ``metrics.<client>``   numbers from one client
@@ -16,14 +17,17 @@ record                 content
 ``state.<client>``     the round of the newest state that a deployed client has on its disk
 =====================  ==============================================================
 
-Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled.
+Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled. In a
+simulation on one machine they are references to files (:mod:`fedsuite.core.vector_files`), which
+only a reader with a ``resolve`` follows; for all others a reference breaks the protocol.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, cast
@@ -33,34 +37,43 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, clean_lines
+from fedsuite.core.vector_files import Reference
 
 MAX_METRICS = 256
 MAX_REASON = 4000
 MAX_DIGITS = 9
 NAME_SIGNS = "._-/@:+=%#~^*(),!"  # none that figures, HTML or terminals interpret
 METRIC_NAME = re.compile(rf"[A-Za-z0-9{re.escape(NAME_SIGNS)}]{{1,100}}")
+REFERENCE = "fedsuite.reference"  # the serialisation type of an array that is a reference
+LONGEST_REFERENCE = 1000
 
 
 class ProtocolError(ValueError):
     """A received record does not follow the protocol."""
 
 
+Resolve = Callable[[str, Reference], np.ndarray]  # a vector's name and its place -> the vector
+
+
 @dataclass(frozen=True)
 class Instruction:
     """What the server sends one client: vectors and scalars by name.
 
-    ``params`` are settings of the algorithm that differ for this client, by field name.
+    ``params`` are settings of the algorithm that differ for this client, by field name. ``places``
+    are where the vectors of its result go; one without a place goes into the reply.
     """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Reference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Result:
     """What one client answers: vectors and numbers by name, or an error.
 
+    ``stored`` are vectors that were written to their place.
     ``state_round`` is the round of the newest state on a deployed client's disk, 0 if it has none.
     """
 
@@ -69,11 +82,18 @@ class Result:
     metrics: dict[str, float] = field(default_factory=dict)
     error: str = ""
     state_round: int | None = None
+    stored: dict[str, Reference] = field(default_factory=dict)
 
 
 def pack(vector: np.ndarray) -> Array:
     """Make a Flower array."""
     return Array(np.ascontiguousarray(vector))
+
+
+def pack_reference(place: Reference) -> Array:
+    """Make a Flower array that refers to a vector in a file."""
+    data = json.dumps([place.file, place.offset]).encode()
+    return Array("float32", place.shape, REFERENCE, data)
 
 
 def unpack(array: Array) -> np.ndarray:
@@ -105,40 +125,68 @@ def write_arrays(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     return ArrayRecord({name: pack(value) for name, value in arrays.items()})
 
 
-def read_arrays(record: ArrayRecord) -> dict[str, np.ndarray]:
-    """Unpack a record into named vectors."""
-    return {name: unpack(value) for name, value in record.items()}
+def write_references(places: Mapping[str, Reference]) -> ArrayRecord:
+    """Put references into a record, in place of the vectors."""
+    return ArrayRecord({name: pack_reference(place) for name, place in places.items()})
+
+
+def refuse_reference(name: str, place: Reference) -> np.ndarray:
+    """Refuse a reference: only nodes of a simulation share files with the server."""
+    raise ProtocolError(f"vector '{clean_line(name, 50)}' is a reference to a file")
+
+
+def read_arrays(record: ArrayRecord, resolve: Resolve = refuse_reference) -> dict[str, np.ndarray]:
+    """Unpack a record into named vectors; ``resolve`` finds those that are references."""
+    vectors = {}
+    for name, value in record.items():
+        if value.stype == REFERENCE:
+            vectors[name] = resolve(name, _unpack_reference(value))
+        else:
+            vectors[name] = unpack(value)
+    return vectors
 
 
 def write_instructions(
-    shared: ArrayRecord, config: Mapping[str, Any], instructions: Mapping[int, Instruction]
+    shared: ArrayRecord,
+    config: Mapping[str, Any],
+    instructions: Iterable[tuple[int, Instruction]],
+    write: Callable[[Mapping[str, np.ndarray]], ArrayRecord] = write_arrays,
 ) -> RecordDict:
-    """Put a cohort's instructions into a message's content; ``shared`` is packed once per round."""
-    content = RecordDict(
-        {"shared": shared, "config": ConfigRecord({**config, "clients": list(instructions)})}
-    )
-    for client, instruction in instructions.items():
+    """Put a cohort's instructions into a message's content; ``shared`` is packed once per round.
+
+    They are taken one by one, so that vectors that ``write`` puts elsewhere need not all be there
+    at once.
+    """
+    content, clients = RecordDict({"shared": shared}), []
+    for client, instruction in instructions:
+        clients.append(client)
         _refuse_overrides(client, instruction, config)
         if instruction.arrays:
-            content[f"arrays.{client}"] = write_arrays(instruction.arrays)
+            content[f"arrays.{client}"] = write(instruction.arrays)
+        if instruction.places:
+            content[f"places.{client}"] = write_references(instruction.places)
         for name, scalars in (("config", instruction.config), ("params", instruction.params)):
             if scalars:
                 content[f"{name}.{client}"] = ConfigRecord(dict(scalars))
+    content["config"] = ConfigRecord({**config, "clients": clients})
     return content
 
 
-def read_instructions(content: RecordDict) -> dict[int, Instruction]:
+def read_instructions(
+    content: RecordDict, resolve: Resolve = refuse_reference
+) -> dict[int, Instruction]:
     """Read a cohort's instructions; each client sees the shared records and its own."""
-    shared = read_arrays(content.array_records["shared"])
+    shared = read_arrays(content.array_records["shared"], resolve)
     config = dict(content.config_records["config"])
     instructions = {}
     numbers = cast(list[int], config.pop("clients"))
     for client in numbers:
-        arrays = content.get(f"arrays.{client}")
+        arrays, places = (content.get(f"{name}.{client}") for name in ("arrays", "places"))
         instructions[client] = Instruction(
-            shared | (read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}),
+            shared | (read_arrays(arrays, resolve) if isinstance(arrays, ArrayRecord) else {}),
             config | _scalars(content, f"config.{client}"),
             _scalars(content, f"params.{client}"),
+            _references(places) if isinstance(places, ArrayRecord) else {},
         )
     return instructions
 
@@ -153,12 +201,13 @@ def write_results(results: list[Result]) -> RecordDict:
             content[f"error.{result.client}"] = ConfigRecord({"reason": result.error})
             continue
         content[f"metrics.{result.client}"] = MetricRecord(dict(result.metrics))
-        if result.arrays:
-            content[f"arrays.{result.client}"] = write_arrays(result.arrays)
+        vectors = {**write_arrays(result.arrays), **write_references(result.stored)}
+        if vectors:
+            content[f"arrays.{result.client}"] = ArrayRecord(vectors)
     return content
 
 
-def read_result(content: RecordDict, client: int) -> Result:
+def read_result(content: RecordDict, client: int, resolve: Resolve = refuse_reference) -> Result:
     """Read one client's result; anything malformed becomes its error.
 
     Records are looked up one by one: Flower's typed views of a content are rebuilt per access.
@@ -176,7 +225,7 @@ def read_result(content: RecordDict, client: int) -> Result:
             rule = f"it must have 1 to 100 letters, digits or signs of {NAME_SIGNS}"
             return Result(client, error=f"invalid metric name '{clean_line(name, 50)}': {rule}")
     try:
-        arrays = read_arrays(vectors) if isinstance(vectors, ArrayRecord) else {}
+        arrays = read_arrays(vectors, resolve) if isinstance(vectors, ArrayRecord) else {}
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except ProtocolError as problem:
         return Result(client, error=clean_line(str(problem)))
@@ -215,6 +264,20 @@ def _refuse_overrides(client: int, instruction: Instruction, config: Mapping[str
                 f"invalid instruction for client {client}: '{name}' must be the same for all "
                 "clients. Send a scalar of another name, or a setting of the algorithm in params."
             )
+
+
+def _unpack_reference(array: Array) -> Reference:
+    try:
+        if len(array.data) > LONGEST_REFERENCE:
+            raise ValueError("a reference that is too long")
+        file, offset = json.loads(array.data)
+        return Reference(file, offset, tuple(array.shape))
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise ProtocolError(f"not a reference: {clean_line(str(problem), 100)}") from None
+
+
+def _references(record: ArrayRecord) -> dict[str, Reference]:
+    return {name: _unpack_reference(value) for name, value in record.items()}
 
 
 def _scalars(content: RecordDict, name: str) -> dict[str, Any]:

@@ -21,11 +21,16 @@ SHORT = Path("/tmp")
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder that only this user can enter, and remove it at the end."""
-    remove_stale()
-    parent = _parent()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+def scratch_folder(
+    parent: Path | None = None, prefix: str = PREFIX, owner: str = ""
+) -> Iterator[Path]:
+    """Yield an empty folder that only this user can enter, and remove it at the end.
+
+    Its name starts with ``prefix`` and ``owner``, by which :func:`remove_folders_of` finds it.
+    """
+    parent = parent or _parent()
+    remove_stale(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=prefix + owner, dir=parent))
     try:
         with acquire(folder / LOCK, 0.0, ""):
             yield folder
@@ -33,12 +38,19 @@ def scratch_folder() -> Iterator[Path]:
         _remove(folder)
 
 
-def remove_stale() -> list[Path]:
+def remove_stale(parent: Path | None = None, prefix: str = PREFIX) -> list[Path]:
     """Remove the folders of commands that were killed; return them."""
-    stale = [folder for folder in _parent().glob(f"{PREFIX}*") if _is_stale(folder)]
+    stale = [path for path in (parent or _parent()).glob(f"{prefix}*") if _is_stale(path)]
     for folder in stale:
         _remove(folder)
     return stale
+
+
+def remove_folders_of(owner: str, parent: Path, prefix: str) -> None:
+    """Remove this user's folders of an owner whose processes have ended."""
+    for folder in parent.glob(f"{prefix}{owner}*"):
+        if _is_own(folder):
+            _remove(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -53,6 +65,13 @@ def _parent() -> Path:
     usual = Path(tempfile.gettempdir())
     too_long = len(os.fsencode(usual / f"{PREFIX}12345678")) > LONGEST_PATH
     return SHORT if too_long and os.access(SHORT, os.W_OK) else usual
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _is_stale(folder: Path) -> bool:

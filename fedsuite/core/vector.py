@@ -33,10 +33,13 @@ def norms(rows: np.ndarray) -> Doubles:
     return np.array([np.sqrt(_dot(row, row)) for row in rows])
 
 
-def cosines(rows: np.ndarray, direction: np.ndarray) -> Doubles:
-    """Return the cosine of each row with a direction; 0 where either has no length."""
+def cosines(rows: np.ndarray, direction: np.ndarray, lengths: Doubles | None = None) -> Doubles:
+    """Return the cosine of each row with a direction; 0 where either has no length.
+
+    ``lengths`` are those of the rows, if they are known.
+    """
     length = np.sqrt(_dot(direction, direction))
-    scale = norms(rows) * length
+    scale = (norms(rows) if lengths is None else lengths) * length
     products = np.array([_dot(row, direction) for row in rows])
     return np.clip(np.divide(products, scale, out=np.zeros_like(products), where=scale > 0), -1, 1)
 
@@ -44,6 +47,16 @@ def cosines(rows: np.ndarray, direction: np.ndarray) -> Doubles:
 def mean_row(rows: Matrix) -> Doubles:
     """Return the plain mean of rows."""
     return rows.mean(axis=0, dtype=np.float64)
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Return whether all numbers are finite; a matrix is looked through row by row."""
+    return all(bool(np.isfinite(row).all()) for row in (array if array.ndim > 1 else [array]))
+
+
+def total_bytes(vectors: Mapping[str, np.ndarray]) -> int:
+    """Return how many bytes vectors have together."""
+    return sum(vector.nbytes for vector in vectors.values())
 
 
 def slices(sizes: Mapping[str, int]) -> dict[str, slice]:

@@ -19,6 +19,7 @@ from typing import IO
 from fedsuite.config import RunConfig
 from fedsuite.core.processes import Child, Process, kill, start
 from fedsuite.core.scratch import scratch_folder
+from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.engines.contract import EngineOptions, Follow
 from fedsuite.flower.commands import (
     COMMAND,
@@ -62,6 +63,7 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
     if warning := exposure():
         print(f"fedsuite: {warning}", file=sys.stderr)
     with ExitStack() as stack:
+        stack.enter_context(_without_leftovers(folder.path))
         link = options.prepared or stack.enter_context(prepare())
         assert isinstance(link, SuperLink)
         log = stack.enter_context(folder.log_file.open("ab"))
@@ -78,6 +80,15 @@ def prepare() -> Iterator[SuperLink]:
     """Start a SuperLink with a home of its own, to be ready when a run is; end it afterwards."""
     with scratch_folder() as home, starting_superlink(home) as link:
         yield link
+
+
+@contextmanager
+def _without_leftovers(run: Path) -> Iterator[None]:
+    """Remove the vectors of a run whose processes were stopped before they could do so."""
+    try:
+        yield
+    finally:
+        remove_vector_files(run)
 
 
 @contextmanager

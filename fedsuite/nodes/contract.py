@@ -8,6 +8,7 @@ The loop calls :meth:`Nodes.open_run`, then :meth:`Nodes.meet`, and in every rou
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,9 @@ class Nodes(Hosts, Protocol):
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Set what every message says of the run; called again when its settings change."""
+
+    def sharing_vectors(self, folder: Path) -> AbstractContextManager[None]:
+        """Keep the run's vectors in files for a block, if all nodes write to the server's disk."""
 
     def save(self, folder: Path) -> None:
         """Write to the run's folder what was agreed with the nodes."""

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from fedsuite.core.messages import read_round, read_state_round
 from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, counted
+from fedsuite.core.transport import ByMessage
 from fedsuite.nodes.exchange import exchange
 from fedsuite.nodes.queries import Answer, NodeQueries, Refused, read_answer
 from fedsuite.records.folder import RunFolder
@@ -63,6 +65,7 @@ class DeployedNodes:
         self.identities = dict(identities or {})
         self.message_header: dict[str, str] = {}
         self.time_limit: float | None = None
+        self.vectors = ByMessage()
         self.agreed: dict[str, str] = {}
         self.rows: Callable[[int], int] = lambda client: 1
         self.check, self.describe, self.excess = check, describe, excess
@@ -85,6 +88,10 @@ class DeployedNodes:
         run = without_paths(config).to_json()
         self.message_header = {"run": run, "run-id": run_id, **self.agreed}
         self.time_limit = config.round_timeout
+
+    def sharing_vectors(self, folder: Path) -> AbstractContextManager[None]:
+        """Share nothing: vectors travel inside messages."""
+        return nullcontext()
 
     def save(self, folder: Path) -> None:
         """Keep the agreed schema of the data, for a resume and for users of the model."""

@@ -11,7 +11,8 @@ Deployed nodes are clients themselves: see :mod:`fedsuite.nodes.deployed`.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from flwr.serverapp import Grid
 from fedsuite.config import RunConfig
 from fedsuite.core.messages import clean_reason, write_instructions
 from fedsuite.core.text import clean_line
+from fedsuite.core.transport import ByMessage, ByReference, Transport
+from fedsuite.core.vector_files import vector_files
 
 QUERY_TIMEOUT = 600.0
 WAIT_FOR_NODES = 60.0
@@ -28,12 +31,15 @@ WAIT_FOR_NODES = 60.0
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """A simulated node: which of how many it is, and whether it shares the run's folder."""
+    """A simulated node: which of how many it is, and whether it shares the run's folder and files
+    of vectors.
+    """
 
     node_id: int
     number: int
     num_nodes: int
     shares_disk: bool
+    shares_vectors: bool = False
 
 
 def balanced(clients: Iterable[int], loads: Mapping[int, float], num_nodes: int) -> list[list[int]]:
@@ -62,21 +68,42 @@ class SimulatedNodes:
     share_disk = True
 
     def __init__(self, sizes: Mapping[int, int] | None = None) -> None:
-        self.message_header: dict[str, str] = {}
         self.identities: dict[str, int] = {}
         self.state_rounds: dict[int, int] = {}
         self._sizes = dict(sizes or {})
+        self._header: dict[str, str] = {}
+        self._by_message = ByMessage()
+        self._by_reference: ByReference | None = None
         self._known: dict[int, SimulatedNode] = {}
         self._nodes: list[SimulatedNode] = []
         self._news: list[str] = []
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Send nodes the run's settings and its folder, which they share."""
-        self.message_header = {
-            "run": config.to_json(),
-            "run-id": run_id,
-            "run-dir": str(folder),
-        }
+        self._header |= {"run": config.to_json(), "run-id": run_id, "run-dir": str(folder)}
+
+    @property
+    def message_header(self) -> Mapping[str, str]:
+        """The run's settings, its folder and its files of vectors."""
+        return self._header
+
+    @property
+    def vectors(self) -> Transport:
+        """How vectors travel: by reference if all nodes see the run's files of vectors."""
+        if self._by_reference and all(node.shares_vectors for node in self._nodes):
+            return self._by_reference
+        return self._by_message
+
+    @contextmanager
+    def sharing_vectors(self, folder: Path) -> Iterator[None]:
+        """Offer nodes files for vectors; remove them at the end."""
+        with vector_files(folder) as files:
+            self._header |= files.header
+            self._by_reference = ByReference(files)
+            try:
+                yield
+            finally:
+                self._by_reference = None
 
     def save(self, folder: Path) -> None:
         """Write nothing: the settings suffice."""
@@ -165,7 +192,7 @@ class SimulatedNodes:
     def _ask(self, grid: Grid, new: set[int]) -> None:
         if not new:
             return
-        content = write_instructions(ArrayRecord(), self.message_header, {})
+        content = write_instructions(ArrayRecord(), self.message_header, ())
         questions = [Message(content, node, MessageType.QUERY) for node in sorted(new)]
         for reply in self.exchange(grid, questions, QUERY_TIMEOUT):
             node_id = reply.metadata.src_node_id
@@ -178,6 +205,7 @@ class SimulatedNodes:
                 number=int(answer["partition-id"]),  # type: ignore[arg-type]
                 num_nodes=int(answer["num-partitions"]),  # type: ignore[arg-type]
                 shares_disk=bool(answer["shares-disk"]),
+                shares_vectors=bool(answer.get("shares-vectors", False)),
             )
 
 

@@ -73,7 +73,8 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
     loop: TrainingLoop | None = None
     try:
         loop = TrainingLoop(setup, module, record, grid, checkpoint)
-        status = loop.train()
+        with setup.nodes.sharing_vectors(record.folder):
+            status = loop.train()
         summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
         others = loop.other_output_accuracy()
         models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}

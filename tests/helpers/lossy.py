@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from flwr.app import Error, Message
 
-from fedsuite.core.messages import read_instructions
+from fedsuite.core.messages import read_round
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.flower.compat import UNREADABLE_REPLY
 
@@ -39,8 +39,7 @@ class LossyGrid(InlineGrid):
         kind, node = message.metadata.message_type, message.metadata.dst_node_id - 1000
         number = 0
         if kind != "query":
-            config = next(iter(read_instructions(message.content).values())).config
-            number = int(config["round"])
+            number = read_round(message.content)
         key = (kind, number, node)
         self.tries[key] = self.tries.get(key, 0) + 1
         if self.is_killed(*key, self.tries[key]):

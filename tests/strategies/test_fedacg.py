@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from bowl import fit, place
 from flwr.app import Message
+from heard import instructions_in
 from hypothesis import given
 from hypothesis import strategies as st
 from rounds import TWO_STEPS, meet, play, strategy_of
 from safetensors.numpy import load_file
 
 from clients.fedacg import FedAcgClient
-from fedsuite.core.messages import read_instructions
 from fedsuite.core.vector import Vector
 from fedsuite.engines.inline import InlineGrid
 from strategies.fedacg import FedAcg, FedAcgParams, ahead
@@ -86,7 +86,7 @@ class ListeningGrid(InlineGrid):
     ) -> Iterable[Message]:
         messages = list(messages)
         for message in messages:
-            instruction = next(iter(read_instructions(message.content).values()), None)
+            instruction = next(iter(instructions_in(message.content).values()), None)
             kept = self.models.setdefault(message.metadata.message_type, [])
             if instruction is not None and "model" in instruction.arrays:
                 kept.append(instruction.arrays["model"])

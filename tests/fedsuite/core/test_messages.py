@@ -44,7 +44,7 @@ def test_arrays_are_flowers_own() -> None:
 def test_each_client_reads_the_shared_records_and_its_own() -> None:
     shared = write_arrays({"model": np.ones(2, np.float32)})
     own = Instruction({"cloud": np.zeros(2, np.float32)}, {"alpha": 0.5}, {"zeta": 0.09})
-    content = write_instructions(shared, {"lr": 0.1}, {3: own, 1: Instruction()})
+    content = write_instructions(shared, {"lr": 0.1}, [(3, own), (1, Instruction())])
     back = read_instructions(content)
     assert list(back) == [3, 1]
     assert set(back[3].arrays) == {"model", "cloud"}
@@ -54,7 +54,7 @@ def test_each_client_reads_the_shared_records_and_its_own() -> None:
 
 
 def test_a_scalar_of_one_client_does_not_replace_the_rounds() -> None:
-    own = {3: Instruction(config={"lr": 0.5})}
+    own = [(3, Instruction(config={"lr": 0.5}))]
     with pytest.raises(UserError, match="invalid instruction for client 3: 'lr'"):
         write_instructions(write_arrays({}), {"lr": 0.1}, own)
 
@@ -177,14 +177,14 @@ def test_a_result_without_vectors_has_only_its_numbers() -> None:
 
 def test_a_message_has_records_only_for_what_differs() -> None:
     shared = write_arrays({"model": np.ones(2, np.float32)})
-    content = write_instructions(shared, {"lr": 0.1}, {3: Instruction(params={"zeta": 1.0})})
+    content = write_instructions(shared, {"lr": 0.1}, [(3, Instruction(params={"zeta": 1.0}))])
     assert set(content) == {"shared", "config", "params.3"}
 
 
 def test_a_clients_own_vector_replaces_the_shared_one() -> None:
     shared = write_arrays({"model": np.ones(2, np.float32)})
     own = Instruction({"model": np.array([3, 4], np.float32)})
-    back = read_instructions(write_instructions(shared, {}, {0: own, 1: Instruction()}))
+    back = read_instructions(write_instructions(shared, {}, [(0, own), (1, Instruction())]))
     assert back[0].arrays["model"].tolist() == [3, 4]
     assert back[1].arrays["model"].tolist() == [1, 1]
 

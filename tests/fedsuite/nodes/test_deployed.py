@@ -20,9 +20,10 @@ from flwr.app import ConfigRecord, Error, Message
 
 from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.core.messages import read_result
+from fedsuite.core.messages import read_instructions, read_result, write_references
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
+from fedsuite.core.vector_files import Reference, vector_files
 from fedsuite.nodes import deployed, queries
 from fedsuite.nodes.deployed import DeployedNodes
 from fedsuite.records import writer
@@ -225,6 +226,28 @@ def test_a_node_trains_on_what_it_has_whatever_it_is_asked(
     stolen = Message(other.content, first.metadata.dst_node_id, "train")
     said = read_result(grid._handle(stolen).content, 1).error
     assert "only on" in said or "and no other data" in said
+
+
+@pytest.mark.parametrize("kind", ["own", "partition"])
+def test_a_node_opens_no_file_of_vectors_that_a_server_names(
+    kind: str, experiment: Start, tmp_path: Path
+) -> None:
+    """Not even one of its own user's; and its update goes into the reply, to no place."""
+    nodes = own_nodes(tmp_path) if kind == "own" else partitions(3, tmp_path / "state")
+    grid = DeployedGrid(*nodes)
+    experiment("fedavg", grid=grid, num_rounds=1)
+    first = next(m for m in grid.heard if m.metadata.message_type == "train")
+    size = read_instructions(first.content)[0].arrays["model"].size
+    with vector_files(tmp_path / "run") as files:
+        place = {"update": Reference("d1-0", 0, (size,))}
+        files.path("d1-0").write_bytes(b"\0" * 4 * size)
+        forged = dict(first.content.config_records["config"]) | files.header
+        first.content["config"] = ConfigRecord(forged | {"run-dir": str(tmp_path / "theirs")})
+        first.content["places.0"] = write_references(place)
+        assert read_result(grid._handle(first).content, 0).arrays["update"].any()
+        assert not any(files.path("d1-0").read_bytes())
+        first.content["shared"] = write_references({"model": place["update"]})
+        assert "reference to a file" in str(grid._handle(first).error.reason)
 
 
 def test_what_nodes_own_cannot_be_simulated(experiment: Start) -> None:
