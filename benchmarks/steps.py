@@ -15,10 +15,10 @@ from flwr.app import Message, MessageType
 from benchmarks.report import StepCost, quartiles
 from benchmarks.workloads import Workload
 from fedsuite import registry
-from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.messages import Instruction, read_instructions
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.nodes.worker import Worker, threads
 from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
 from tasks.task import open_task
