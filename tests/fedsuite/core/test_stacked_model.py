@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def stack_of(module: nn.Module, count: int, **how: Any) -> StackedModel:
 def answers(stack: StackedModel, batches: list[Batch]) -> list[tuple[bytes, bytes]]:
     """Loss and gradient of each batch, all asked for at once."""
     stack.block.grads.fill_(torch.nan)
-    found = stack.run([lambda batch=batch: ask(stack, batch) for batch in batches])
+    found = stack.run([partial(ask, stack, batch) for batch in batches])
     assert not [outcome.error for outcome in found if outcome.error]
     return [outcome.value for outcome in found]
 
@@ -84,7 +85,7 @@ def test_one_step_of_two_linear_models_by_hand() -> None:
         Batch(0, torch.tensor([[1.0, 2.0]]), torch.tensor([0])),
         Batch(1, torch.tensor([[4.0, 0.0], [0.0, 8.0]]), torch.tensor([1, 0])),
     ]
-    outcomes = stack.run([lambda b=b: stack.row(b.row).gradients(b.x, b.y) for b in batches])
+    outcomes = stack.run([partial(stack.row(b.row).gradients, b.x, b.y) for b in batches])
     assert stack.row(0).grads.tolist() == [-0.5, -1, 0.5, 1, -0.5, 0.5]
     assert stack.row(1).grads.tolist() == [1, -2, -1, 2, 0, 0]
     losses = [outcome.value.item() for outcome in outcomes]
@@ -94,7 +95,7 @@ def test_one_step_of_two_linear_models_by_hand() -> None:
 def check_against_module(stack: StackedModel, batches: list[Batch]) -> None:
     for batch, outcome in zip(
         batches,
-        stack.run([lambda b=b: stack.row(b.row).gradients(b.x, b.y) for b in batches]),
+        stack.run([partial(stack.row(b.row).gradients, b.x, b.y) for b in batches]),
         strict=True,
     ):
         row = stack.row(batch.row)
@@ -152,7 +153,7 @@ def test_a_group_that_fails_is_computed_one_by_one() -> None:
     batches = draw(TABLE, [16, 16, 16])
     alone = [answers(stack, [batches[row]])[0] for row in (0, 2)]
     batches[1].y[3] = 99
-    outcomes = stack.run([lambda b=b: ask(stack, b) for b in batches])
+    outcomes = stack.run([partial(ask, stack, b) for b in batches])
     assert [outcomes[0].value, outcomes[2].value] == alone
     assert "index 99" in str(outcomes[1].error) or "out of bounds" in str(outcomes[1].error)
 
