@@ -31,11 +31,13 @@ Experiment = Callable[..., Path]
 UNEQUAL = {"dirichlet_alpha": 0.3, "local_epochs": 2, "batch_size": 16, "freeloaders": "1"}
 
 
-def outcome(folder: Path) -> tuple[bytes, list[dict[str, Any]]]:
-    """A run's model, and what is known of its clients but for times."""
+def outcome(folder: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """A run's models, the global one or the clients', and what is known of clients but times."""
+    files = [*folder.glob("model.safetensors"), *(folder / "models").glob("*")]
     rows = read_lines(folder / "clients.jsonl")
     known = [{name: v for name, v in row.items() if "seconds" not in name} for row in rows]
-    return (folder / "model.safetensors").read_bytes(), known
+    assert files and any(row["phase"] == "train" for row in known)
+    return {path.name: path.read_bytes() for path in files}, known
 
 
 def check_sizes(
