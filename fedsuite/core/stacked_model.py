@@ -20,6 +20,7 @@ from fedsuite.core.stacked_layers import ALIGNMENT, LayerPlan, StackedLayer, pla
 
 MOST_ROWS = 64
 MOST_BYTES = 64 * 2**20  # of parameters and gradients
+MOST_ON_CPU = 2**18  # parameters; a larger model spends its time in memory, not in calls
 
 
 class Batch(NamedTuple):
@@ -153,9 +154,11 @@ class Block:
 def stack_model(
     module: nn.Module, device: torch.device | str = "cpu", convolutions: bool | None = None
 ) -> StackedModel | None:
-    """Return a stack of models like this one; None if it cannot be stacked."""
-    if convolutions is None:
-        convolutions = torch.device(device).type == "cuda"
+    """Return a stack of models like this one; None if it cannot be stacked, or does not gain."""
+    on_gpu = torch.device(device).type == "cuda"
+    if not on_gpu and sum(parameter.numel() for parameter in module.parameters()) > MOST_ON_CPU:
+        return None
+    convolutions = on_gpu if convolutions is None else convolutions
     plans = plan_layers(module, convolutions)
     return StackedModel(module, plans, device) if plans is not None else None
 

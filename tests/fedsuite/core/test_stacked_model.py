@@ -233,6 +233,14 @@ def test_which_models_are_stacked_on_a_cpu() -> None:
         assert (found is not None) == anywhere
 
 
+def test_a_model_too_large_to_gain_is_not_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linear layer of 2 to 2 has 6 parameters."""
+    monkeypatch.setattr(stacked_model, "MOST_ON_CPU", 6)
+    assert stack_model(nn.Linear(2, 2)) is not None
+    monkeypatch.setattr(stacked_model, "MOST_ON_CPU", 5)
+    assert stack_model(nn.Linear(2, 2)) is None
+
+
 def test_a_stack_is_bounded_by_clients_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A linear layer of 2 to 2 has 6 parameters, 16 with its padding: 128 bytes with gradients."""
 
