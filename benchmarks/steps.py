@@ -15,11 +15,11 @@ from flwr.app import Message, MessageType, RecordDict
 from benchmarks.report import StepCost, quartiles
 from benchmarks.workloads import Workload
 from fedsuite import registry
-from fedsuite.client_app import Worker, threads
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.messages import Instruction, read_instructions
 from fedsuite.core.vector_files import VectorFiles
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.nodes.worker import Worker, threads
 from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
 from tasks.task import open_task

@@ -21,11 +21,12 @@ from clients.optim import Optimizer, make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.stacked_model import StackRow
 from fedsuite.core.vector import Vector
 from tasks.evaluation import evaluate
 from tasks.task import Task
 
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096  # gathered at once
 Evaluation = tuple[float, int, dict[str, Any]]  # loss, samples, numbers beside them
 
 
@@ -43,7 +44,10 @@ class Training:
 
 @dataclass(frozen=True)
 class ClientContext:
-    """A client in one round: its number, its rows, its model workspace, its state."""
+    """A client in one round: its number, its rows, its model workspace, its state.
+
+    ``chunk_rows`` is how many rows it may gather at once; batches are the same with any.
+    """
 
     client: int
     round: int
@@ -54,6 +58,7 @@ class ClientContext:
     initial_buffers: Vector
     state: ClientState
     training: Training
+    chunk_rows: int = CHUNK_ROWS
 
     def draw(self, purpose: str) -> np.random.Generator:
         """Return this client's generator for one purpose in this round."""
@@ -153,10 +158,23 @@ class Client(NumPyClient):
         return F.cross_entropy(self.model.module(x), y)
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Fill ``self.model.grads`` for a batch and return its loss."""
+        """Fill ``self.model.grads`` for a batch and return its loss.
+
+        In a stack, other clients continue meanwhile, until all have asked for theirs.
+        """
+        if isinstance(self.model, StackRow) and self.stackable:
+            return self.model.gradients(x, y)
         loss = self.loss(x, y)
         self.model.backward(loss)
         return loss.detach()
+
+    @property
+    def stackable(self) -> bool:
+        """Whether it may train in a stack with others, if its model can: its loss is the usual one.
+
+        A client that draws from PyTorch's global generator, which all of a stack share, may not.
+        """
+        return type(self).loss is Client.loss
 
     def end_epoch(self) -> None:
         """Act after each local epoch; by default do nothing."""
@@ -253,7 +271,7 @@ class Client(NumPyClient):
 
     def batches(self, plan: list[np.ndarray]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield planned batches; rows are gathered in large chunks and cut by slicing."""
-        for chunk in _chunks(plan):
+        for chunk in _chunks(plan, self.context.chunk_rows):
             x, y = self.context.task.rows(np.concatenate(chunk))
             x, y = x.to(self.model.device), y.to(self.model.device)
             sizes = [len(batch) for batch in chunk]
@@ -293,11 +311,11 @@ def step_plan(
     return list(rows[order[: steps * size]].reshape(steps, size))
 
 
-def _chunks(plan: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
+def _chunks(plan: list[np.ndarray], limit: int) -> Iterator[list[np.ndarray]]:
     chunk: list[np.ndarray] = []
     rows = 0
     for batch in plan:
-        if chunk and rows + len(batch) > CHUNK_ROWS:
+        if chunk and rows + len(batch) > limit:
             yield chunk
             chunk, rows = [], 0
         chunk.append(batch)

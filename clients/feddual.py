@@ -52,6 +52,11 @@ class FedDualClient(Client):
         self.divergences.append(away.detach())
         return (1.0 - self.share) * F.cross_entropy(logits, y) + self.share * away
 
+    @property
+    def stackable(self) -> bool:
+        """Without the divergence the loss is the usual one."""
+        return not self.params.adaptive_loss
+
     def end_epoch(self) -> None:
         """Renew the mixing weight by the accuracy after this epoch."""
         if not self.params.adaptive_loss:

@@ -52,6 +52,11 @@ class FedTgpClient(LocalClient):
             return loss
         return loss + self.params.lam * pull(features, self.prototypes[y], self.known[y])
 
+    @property
+    def stackable(self) -> bool:
+        """Without the pull the loss is the usual one."""
+        return not self.params.lam
+
     def evaluate_round(self, received: Received) -> Evaluation:
         """Score the nearest prototype on the own test rows, and the classifier beside it."""
         self._load_prototypes(received)

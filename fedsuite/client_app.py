@@ -1,34 +1,24 @@
 """The ClientApp: works through a cohort, one algorithm's NumPyClient per client.
 
-Data and model are opened once per process and kept; a client that fails is reported as such and
-does not take its cohort with it.
+Data and model are opened once per process and kept; clients train together in stacks where model
+and algorithm allow it. A client that fails is reported as such and does not take its cohort along.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from safetensors.numpy import save as save_tensors
 
-from clients.base import Client, ClientContext, Training
-from clients.freeloader import freeloading
-from clients.state import PRIVATE, ClientState
-from fedsuite import registry
-from fedsuite.config import RunConfig, from_json, params_of
-from fedsuite.core import seeds
-from fedsuite.core.files import read_document, write_atomically, write_problem
-from fedsuite.core.flat_model import FlatModel, best_device
+from fedsuite.config import from_json
+from fedsuite.core.files import read_document, write_problem
 from fedsuite.core.messages import (
     Instruction,
     Result,
@@ -43,94 +33,13 @@ from fedsuite.core.transport import deliver
 from fedsuite.core.vector_files import VectorFiles
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
+from fedsuite.nodes.worker import Job, Worker, threads
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.provenance import RUN_ID
-from tasks.models import build_model
-from tasks.task import Task, open_task
+from tasks.task import open_task
 
 app = ClientApp(mods=[local_privacy])
 log = logging.getLogger("fedsuite.client_app")
-
-
-class Worker:
-    """What a process keeps between messages of a run."""
-
-    def __init__(self, config: RunConfig, task: Task) -> None:
-        self.config, self.task = config, task
-        module = build_model(config.model, self.task.shape, seeds.integer(config.seed, "model"))
-        self.model = FlatModel(module, pick_device(config.device))
-        self.initial, self.initial_buffers = self.model.vector(), self.model.buffer_vector()
-        self.client_class = registry.find(config.algo).client
-        self.params = params_of(config)
-        self.freeloaders = set(config.freeloader_ids)
-        self.training = Training(
-            config.local_epochs,
-            config.local_steps,
-            config.batch_size,
-            config.optimizer,
-            config.momentum,
-            config.weight_decay,
-        )
-
-    def client(self, number: int, instruction: Instruction, folder: Path) -> Client:
-        """Build one client for one round, with its settings."""
-        cls = self.client_class
-        if number in self.freeloaders:
-            cls = freeloading(cls, self.config.freeloader_noise)
-        config = instruction.config
-        server_round = int(config["round"])
-        known = int(config.get("state-round", 0))
-        state = ClientState(folder, number, server_round, int(config["checkpoint-round"]), known)
-        context = ClientContext(
-            client=number,
-            round=server_round,
-            seed=self.config.seed,
-            task=self.task,
-            model=self.model,
-            initial=self.initial,
-            initial_buffers=self.initial_buffers,
-            state=state,
-            training=self.training,
-        )
-        return cls(context, dataclasses.replace(self.params, **instruction.params))
-
-    def fit(self, client: Client, instruction: Instruction) -> Result:
-        """Train one client and measure it."""
-        number = client.context.client
-        self.model.seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
-        self._load_buffers(instruction)
-        parameters = [instruction.arrays[name] for name in client.receives]
-        seen = client.inspect(client.receive(client.receives, parameters, instruction.config))
-        started, started_cpu = time.perf_counter(), time.thread_time()
-        arrays, count, metrics = client.fit(parameters, instruction.config)
-        seconds = time.perf_counter() - started
-        metrics = {**seen, **metrics, "num-examples": count, "seconds": seconds}
-        if self.model.device.type == "cpu":  # with a GPU, a thread waits whoever else computes
-            metrics["cpu-seconds"] = time.thread_time() - started_cpu
-        named = dict(zip(client.outgoing(), arrays, strict=True))
-        if "buffers" in instruction.arrays:
-            named["buffers"] = self.model.buffer_vector()
-        return Result(number, named, metrics)
-
-    def evaluate(self, client: Client, instruction: Instruction) -> Result:
-        """Score one client."""
-        self._load_buffers(instruction)
-        parameters = [instruction.arrays[name] for name in client.scores_with]
-        loss, count, metrics = client.evaluate(parameters, instruction.config)
-        return Result(client.context.client, {}, metrics | {"num-examples": count, "loss": loss})
-
-    def save(self, client: Client, files: RunFolder) -> None:
-        """Write a client's model as it was scored last, and what it predicts with beside it."""
-        number = client.context.client
-        files.client_models.mkdir(parents=True, exist_ok=True)
-        tensors, extra = self.model.named_tensors(), client.beside_model()
-        write_atomically(files.client_model_file(number), save_tensors(tensors), PRIVATE)
-        if extra:
-            write_atomically(files.client_extra_file(number), save_tensors(extra), PRIVATE)
-
-    def _load_buffers(self, instruction: Instruction) -> None:
-        """Start from the received statistics, so that clients of one process share nothing."""
-        self.model.load(self.initial, instruction.arrays.get("buffers", self.initial_buffers))
 
 
 @lru_cache(maxsize=2)
@@ -184,49 +93,80 @@ def _describe_node(context: Context, run: str) -> dict[str, Any]:
         return {"refusal": str(error)}
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with ``count`` threads; afterwards, with as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def pick_device(name: str) -> str:
-    """Resolve ``auto``; refuse a GPU that is not there."""
-    if name == "cuda" and best_device() != "cuda":
-        raise UserError(
-            "invalid value 'cuda' for device: PyTorch sees no GPU here. Use device=auto."
-        )
-    return best_device() if name == "auto" else name
-
-
 def _answer(message: Message, context: Context, method: str) -> Message:
-    results, files = [], _shared_files(context, message.content.config_records["config"])
+    files = _shared_files(context, message.content.config_records["config"])
     instructions = read_instructions(message.content, files.resolve if files else refuse_reference)
-    for number, instruction in instructions.items():
-        is_deployed, state = not _is_simulated(context, instruction.config), None
-        try:
-            worker, folder = _open_worker(context, instruction.config, number)
-            with threads(worker.config.client_threads):
-                client = worker.client(number, instruction, folder.client_states)
-                state = client.context.state
-                result = getattr(worker, method)(client, instruction)
-                if SAVE_MODEL in instruction.config:
-                    worker.save(client, folder)
-        except Exception as error:
-            said = str(error) if isinstance(error, UserError) else write_problem(error)
-            reason = said or traceback.format_exc()
-            if is_deployed:
-                log.error("client %d: %s", number, reason)
-            result = Result(number, error=clean_reason(reason))
-        if is_deployed and state:
-            result = dataclasses.replace(result, state_round=state.newest)
-        results.append(deliver(result, instruction.places, files))
+    results = [
+        deliver(result, instructions[result.client].places, files)
+        for result in _results(instructions, context, method)
+    ]
     return Message(write_results(results), reply_to=message)
+
+
+def _results(
+    instructions: Mapping[int, Instruction], context: Context, method: str
+) -> Iterator[Result]:
+    """Yield a cohort's results as they are ready; those of a stack are ready together."""
+    stack: list[Job] = []
+    for number, instruction in instructions.items():
+        try:
+            worker, files = _open_worker(context, instruction.config, number)
+            if stack and worker is not stack[0].worker:
+                yield from _fit_stack(stack, context)
+                stack = []
+            client = worker.client(number, instruction, files.client_states, len(stack))
+            stackable = method == "fit" and worker.may_stack(client)
+        except Exception as error:
+            yield _failure(number, error, not _is_simulated(context, instruction.config))
+            continue
+        job = Job(worker, files, client, instruction)
+        if stackable:
+            stack.append(job)
+            if worker.is_full(stack):
+                yield from _fit_stack(stack, context)
+                stack = []
+        else:
+            yield _work_alone(job, method, context)
+    if stack:
+        yield from _fit_stack(stack, context)
+
+
+def _work_alone(job: Job, method: str, context: Context) -> Result:
+    worker, client = job.worker, job.client
+    found: Result | Exception
+    try:
+        with threads(worker.threads(client)):
+            found = getattr(worker, method)(client, job.instruction)
+            if SAVE_MODEL in job.instruction.config:
+                worker.save(client, job.files)
+    except Exception as error:
+        found = error
+    return _close(job, found, context)
+
+
+def _fit_stack(stack: list[Job], context: Context) -> Iterator[Result]:
+    """Train clients together."""
+    with threads(1):
+        found = list(stack[0].worker.fit_together(stack))
+    for job, result in zip(stack, found, strict=True):
+        yield _close(job, result, context)
+
+
+def _close(job: Job, found: Result | Exception, context: Context) -> Result:
+    """Return a client's result, from a deployed one with the round of its newest state."""
+    is_deployed = not _is_simulated(context, job.instruction.config)
+    if isinstance(found, Exception):
+        found = _failure(job.client.context.client, found, is_deployed)
+    state = job.client.context.state
+    return dataclasses.replace(found, state_round=state.newest) if is_deployed else found
+
+
+def _failure(number: int, error: Exception, is_deployed: bool) -> Result:
+    said = str(error) if isinstance(error, UserError) else write_problem(error)
+    reason = said or "".join(traceback.format_exception(error))
+    if is_deployed:
+        log.error("client %d: %s", number, reason)
+    return Result(number, error=clean_reason(reason))
 
 
 def _is_simulated(context: Context, header: Mapping[str, Any]) -> bool:

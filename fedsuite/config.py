@@ -160,7 +160,9 @@ class RunConfig:
         needs="freeloaders",
     )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
-    client_threads: int = setting(1, "CPU threads per client", low=1, high=256)
+    client_threads: int = setting(
+        1, "CPU threads per client; those that train together use one", low=1, high=256
+    )
     round_timeout: float = setting(
         3600.0, "seconds to wait for a round's replies", above=0, high=100_000_000
     )

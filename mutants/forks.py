@@ -227,7 +227,8 @@ def _coverage(tree: Path, packages: Sequence[str]) -> Any:
     from coverage import Coverage
 
     include = [f"{tree}/{package}/*" for package in packages]
-    coverage = Coverage(data_file=None, config_file=False, include=include)
+    together = ["thread", "greenlet"]  # clients of a stack run in greenlets
+    coverage = Coverage(data_file=None, config_file=False, include=include, concurrency=together)
     coverage.start()
     return coverage
 

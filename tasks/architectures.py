@@ -2,12 +2,13 @@
 
 A function makes the model of its name in :data:`tasks.models.MODELS` for data of a given shape. In
 every model the modules are registered in the order the data passes through them, and the last one
-is the linear layer ``fc``, so that an algorithm can treat the top layers apart.
+is the linear layer ``fc``, so that an algorithm can treat the top layers apart. A model that is a
+sequence of layers says so by ``as_sequence``, so that clients can train it together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple, cast
@@ -32,6 +33,10 @@ class Mlp(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map features (n, ...) to logits."""
         return _perceptron(x, self.hidden, self.fc)
+
+    def as_sequence(self) -> Iterator[nn.Module]:
+        """Yield the layers that :meth:`forward` applies."""
+        return _perceptron_layers(self.hidden, self.fc)
 
 
 class Conv(NamedTuple):
@@ -66,6 +71,15 @@ class ConvNet(nn.Module):
             x = F.relu(F.max_pool2d(x, 2) if pool else x, inplace=True)
         return _perceptron(x, self.hidden, self.fc)
 
+    def as_sequence(self) -> Iterator[nn.Module]:
+        """Yield the layers that :meth:`forward` applies."""
+        for conv, pool in zip(self.convs, self.pools, strict=True):
+            yield conv
+            if pool:
+                yield nn.MaxPool2d(2)
+            yield nn.ReLU()
+        yield from _perceptron_layers(self.hidden, self.fc)
+
 
 class CharLstm(nn.Module):
     """LEAF's next-character model: embedding 8, two LSTM layers of 256, the last step to logits."""
@@ -83,23 +97,34 @@ class CharLstm(nn.Module):
         return logits
 
 
+class MeanEmbedding(nn.Embedding):
+    """The mean of the embeddings of a text's tokens, 0 being padding."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Map token ids (n, length) to means."""
+        # The mask is explicit because aggregation or noise can move the padding row off zero.
+        weights = (ids != 0).to(self.weight.dtype)
+        weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
+        return torch.bmm(weights.unsqueeze(1), super().forward(ids)).squeeze(1)
+
+
 class FastText(nn.Module):
     """Mean of the 32-wide embeddings of the tokens, then two linear layers with nothing between."""
 
     def __init__(self, vocabulary: int, num_classes: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, 32, padding_idx=0)
+        self.embedding = MeanEmbedding(vocabulary, 32, padding_idx=0)
         self.fc1 = nn.Linear(32, 32)
         self.fc = nn.Linear(32, num_classes)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Map token ids (n, length), 0 being padding, to logits."""
-        # The mask is explicit because aggregation or noise can move the padding row off zero.
-        weights = (ids != 0).to(self.embedding.weight.dtype)
-        weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
-        mean = torch.bmm(weights.unsqueeze(1), self.embedding(ids)).squeeze(1)
-        logits: Tensor = self.fc(self.fc1(mean))
+        logits: Tensor = self.fc(self.fc1(self.embedding(ids)))
         return logits
+
+    def as_sequence(self) -> Iterator[nn.Module]:
+        """Yield the layers that :meth:`forward` applies."""
+        yield from (self.embedding, self.fc1, self.fc)
 
 
 def _linears(
@@ -116,6 +141,13 @@ def _perceptron(x: Tensor, hidden: nn.ModuleList, fc: nn.Linear) -> Tensor:
         x = F.linear(x, layer.weight, layer.bias).relu_()
     logits: Tensor = fc(x)
     return logits
+
+
+def _perceptron_layers(hidden: nn.ModuleList, fc: nn.Linear) -> Iterator[nn.Module]:
+    yield nn.Flatten()
+    for layer in hidden:
+        yield from (layer, nn.ReLU())
+    yield fc
 
 
 def _classic_padding(shape: DataShape) -> int:

@@ -30,6 +30,11 @@ class Task:
             return x.permute(0, 3, 1, 2), y
         return (x if x.is_floating_point() else x.long()), y
 
+    @property
+    def row_bytes(self) -> int:
+        """Memory that a gathered row takes."""
+        return int(self._x[:1].numel()) * (4 if self._x.is_floating_point() else 8)
+
     def label_counts(self) -> np.ndarray:
         """Count every client's training rows by class, as a (num_clients, num_classes) array."""
         return label_counts(self.split.train, self.dataset.y, self.shape.num_classes)

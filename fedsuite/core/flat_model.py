@@ -18,16 +18,25 @@ ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
 
 
 class FlatModel:
-    """A module whose parameters, gradients and float buffers are views into flat tensors."""
+    """A module whose parameters, gradients and float buffers are views into flat tensors.
 
-    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+    ``storage`` is where parameters and gradients are to lie; by default in tensors of their own.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device | str = "cpu",
+        storage: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> None:
         self.module = module.to(device)
         self.device = torch.device(device)
         named = dict(self.module.named_parameters())
         self.slices = slices({name: p.numel() for name, p in named.items()})
         self.shapes = {name: tuple(p.shape) for name, p in named.items()}
-        self.weights = _flatten([p.detach() for p in named.values()], self.device)
-        self.grads = torch.zeros_like(self.weights)
+        weights = _flatten([p.detach() for p in named.values()], self.device)
+        self.weights, self.grads = storage or (weights, torch.zeros_like(weights))
+        self.weights.copy_(weights)
         self.one = torch.ones((), device=self.device)
         for name, parameter in named.items():
             parameter.data = self.weights[self.slices[name]].view(self.shapes[name])

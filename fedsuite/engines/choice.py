@@ -15,10 +15,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fedsuite.client_app import threads
 from fedsuite.config import RunConfig
 from fedsuite.core.flat_model import best_device
 from fedsuite.engines.table import LONG_RUNS, SHORT_RUNS
+from fedsuite.nodes.worker import threads
 from fedsuite.terminal.format import duration
 from tasks.split import Split
 from tasks.task import Task

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedsuite.client_app import pick_device
 from fedsuite.config import RunConfig
 from fedsuite.core.files import write_problem
 from fedsuite.core.flat_model import gpu_count
@@ -25,6 +24,7 @@ from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import AUTO, ENGINES, load_engine, settle_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.nodes.setup import refuse_server_data
+from fedsuite.nodes.worker import pick_device
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name
 from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fedsuite import registry
-from fedsuite.client_app import Worker
 from fedsuite.config import parse
 from fedsuite.core.messages import Instruction
 from fedsuite.core.settings import defaults
+from fedsuite.nodes.worker import Worker
 from strategies.fedprox import FedProxParams
 from tasks.task import open_task
 

@@ -128,10 +128,9 @@ def test_a_generator_of_one_purpose_is_of_this_round_or_another() -> None:
 
 @pytest.mark.parametrize("limit", [4, 5, 100])
 def test_batches_are_the_planned_rows_however_they_are_gathered(
-    limit: int, monkeypatch: pytest.MonkeyPatch
+    limit: int,
 ) -> None:
-    monkeypatch.setattr(base, "CHUNK_ROWS", limit)
-    client = FedAvgClient(context())
+    client = FedAvgClient(dataclasses.replace(context(), chunk_rows=limit))
     planned = [np.array([3, 1]), np.array([2, 0]), np.array([4]), np.array([7, 5, 6])]
     given = [(x[:, 0].tolist(), y.tolist()) for x, y in client.batches(planned)]
     assert given == [([3, 1], [1, 1]), ([2, 0], [0, 0]), ([4], [0]), ([7, 5, 6], [1, 1, 0])]
@@ -140,13 +139,10 @@ def test_batches_are_the_planned_rows_however_they_are_gathered(
 @pytest.mark.parametrize(
     ("limit", "chunks"), [(4, [[2, 2], [1, 3]]), (5, [[2, 2, 1], [3]]), (1, [[2], [2], [1], [3]])]
 )
-def test_a_chunk_holds_as_many_batches_as_fit(
-    limit: int, chunks: list[list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base, "CHUNK_ROWS", limit)
+def test_a_chunk_holds_as_many_batches_as_fit(limit: int, chunks: list[list[int]]) -> None:
     planned = [np.zeros(n, int) for n in (2, 2, 1, 3)]
-    assert [[len(batch) for batch in chunk] for chunk in base._chunks(planned)] == chunks
-    assert list(base._chunks([])) == []
+    assert [[len(batch) for batch in chunk] for chunk in base._chunks(planned, limit)] == chunks
+    assert list(base._chunks([], limit)) == []
 
 
 class Watching(FedAvgClient):

@@ -36,7 +36,7 @@ from fedsuite.flower.commands import flwr, free_ports, online_nodes
 from fedsuite.flower.connections import connection_names
 
 NODES = 3
-SETTINGS = ["num-rounds=2", "seed=3"]
+SETTINGS = ["num-rounds=2", "seed=3", "model=mlp"]  # trained together inline, alone when deployed
 ENTRY = "local-deployment"
 
 

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from run_folders import write_run
 
-from fedsuite import client_app
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.metrics import METRICS, TO_TARGET
+from fedsuite.nodes import worker
 from fedsuite.records.collection import Collection, open_collection
 from fedsuite.records.reader import read_run
 from fedsuite.report import html, markdown
@@ -349,7 +349,9 @@ def test_a_run_without_a_record_of_load_says_so(make: Make) -> None:
 def test_a_run_records_how_much_of_a_core_its_clients_had(
     experiment: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock by which every training takes 2 s and has a core for 1 of them."""
+    """A clock by which 2 s pass per reading, 1 of them on a core: 6 s for a stack of three clients,
+    who take equally many steps and so 2 s each.
+    """
     now = {"wall": 0.0, "cpu": 0.0}
 
     def clock(name: str, step: float) -> Callable[[], float]:
@@ -360,8 +362,8 @@ def test_a_run_records_how_much_of_a_core_its_clients_had(
         return read
 
     fake = SimpleNamespace(perf_counter=clock("wall", 2.0), thread_time=clock("cpu", 1.0))
-    monkeypatch.setattr(client_app, "time", fake)
-    folder = experiment("fedavg", num_clients=3, device="cpu")
+    monkeypatch.setattr(worker, "time", fake)
+    folder = experiment("fedavg", num_clients=3, local_steps=2, device="cpu")
     rows = [r for r in read_lines(folder / "clients.jsonl") if r["phase"] == "train"]
     assert [(r["seconds"], r["cpu_seconds"]) for r in rows] == [(2.0, 1.0)] * 6
     rounds = read_lines(folder / "history.jsonl")[1:]
