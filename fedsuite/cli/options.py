@@ -10,6 +10,7 @@ from typer.models import OptionInfo
 
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import node_count, share
+from fedsuite.core.protocol import RAY
 from fedsuite.engines.table import AUTO, AUTO_SUMMARY, DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -77,13 +78,23 @@ SuperLink = Annotated[
         show_default=False,
     ),
 ]
+RayAddress = Annotated[
+    str,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT|auto",
+        help=f"compute on an existing Ray cluster, of which this machine is a part ({RAY} only)",
+        show_default=False,
+    ),
+]
 Nodes = Annotated[
     int | None,
     typer.Option(
         "--nodes",
         metavar="N",
         parser=node_count,
-        help=f"worker nodes (default: one per core with {_parallel}, otherwise 1)",
+        help=f"worker nodes (default: one per core of the machine, or of the cluster, with "
+        f"{_parallel}, otherwise 1)",
         show_default=False,
     ),
 ]
