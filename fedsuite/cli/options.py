@@ -10,7 +10,6 @@ from typer.models import OptionInfo
 
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import node_count, share
-from fedsuite.core.protocol import RAY
 from fedsuite.engines.table import AUTO, AUTO_SUMMARY, DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -83,7 +82,7 @@ RayAddress = Annotated[
     typer.Option(
         "--ray-address",
         metavar="HOST:PORT|auto",
-        help=f"compute on an existing Ray cluster, of which this machine is a part ({RAY} only)",
+        help="compute on an existing Ray cluster, of which this machine is a part",
         show_default=False,
     ),
 ]

@@ -40,9 +40,10 @@ class Machine:
     versions: str
     sees_folder: bool
 
-    def slots(self, gpus: float) -> int:
-        """Return how many workers fit on it, each with a core and ``gpus`` GPUs."""
-        return int(min(self.cpus, self.gpus / gpus) if gpus else self.cpus)
+    def slots(self, gpus: float, cores: int = 1) -> int:
+        """Return how many workers fit on it, each with ``cores`` and ``gpus`` GPUs."""
+        fitting = self.cpus / cores
+        return int(min(fitting, self.gpus / gpus) if gpus else fitting)
 
 
 @contextmanager
@@ -144,11 +145,11 @@ def refuse_unshared(machines: Sequence[Machine], folder: Path) -> None:
             )
 
 
-def count_slots(machines: Sequence[Machine], gpus: float) -> int:
+def count_slots(machines: Sequence[Machine], gpus: float, cores: int = 1) -> int:
     """Return how many workers fit into the cluster; refuse one without any room."""
-    slots = sum(machine.slots(gpus) for machine in machines)
+    slots = sum(machine.slots(gpus, cores) for machine in machines)
     if not slots:
-        needs = f"a core and {gpus:g} GPUs" if gpus else "a core"
+        needs = counted(cores, "core") + (f" and {gpus:g} GPUs" if gpus else "")
         raise UserError(f"No machine of the Ray cluster has {needs} for a worker.")
     return slots
 

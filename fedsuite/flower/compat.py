@@ -43,7 +43,7 @@ __all__ = [
 SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
 SERVER_ID = 1
 # How often to look for room for a worker in a Ray cluster that has lost a machine.
-ROOM_SECONDS = 1.0
+ROOM_SECONDS = 0.2
 TASK_ID = 1
 UNREADABLE_REPLY = ErrorCode.UNKNOWN
 CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
