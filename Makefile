@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not ray and not deploy and not docker
+DEMO := num-clients=10 num-rounds=10 freeloaders=4 results-dir=demo/runs --engine ray
 export FLWR_TELEMETRY_ENABLED = 0
 
 .PHONY: setup demo docker-demo test test-fast coverage lint types docs bench faults mutants fuzz clean
@@ -21,8 +22,13 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) -e '.[dev]'
 	@touch $(READY)
 
+# Four of ten clients are freeloaders: TACO expels them, FedAvg does not. Both on Flower's Ray engine.
 demo: $(READY)
-	@$(BIN)/fedsuite run fedavg
+	@rm -rf demo
+	$(BIN)/fedsuite run taco $(DEMO) --name taco
+	$(BIN)/fedsuite run fedavg $(DEMO) --name fedavg
+	$(BIN)/fedsuite compare demo/runs
+	$(BIN)/fedsuite report demo/runs -o demo/report
 
 # In containers, with Docker or Podman; TLS=1 adds TLS and SuperNode authentication.
 docker-demo:

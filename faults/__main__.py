@@ -9,6 +9,7 @@ one, and the final accuracy compared with that of an undisturbed run.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -71,12 +72,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ["none", *(name for name in chosen if name != "none")]:
         usual = results[0].seconds / ROUNDS if results else 0.0
         slow_limit = limit or max(LEAST_TIME_LIMIT, 2 * usual)
-        with tempfile.TemporaryDirectory(prefix="fedsuite-faults-") as folder:
-            time_limit = slow_limit if name == "slow" else TIME_LIMIT
-            results.append(inject(name, Path(folder), time_limit))
+        time_limit = slow_limit if name == "slow" else TIME_LIMIT
+        results.append(inject_in_scratch(name, time_limit))
         print(f"{results[-1]}", file=sys.stderr, flush=True)
     print(report(results))
-    return 0
+    return 1 if any(result.rounds < ROUNDS for result in results) else 0
+
+
+def inject_in_scratch(name: str, time_limit: float) -> FaultResult:
+    """Run one experiment in a folder that is kept only if the run lacks rounds or fails."""
+    folder = Path(tempfile.mkdtemp(prefix="fedsuite-faults-"))
+    result = None
+    try:
+        result = inject(name, folder, time_limit)
+        return result
+    finally:
+        if result is not None and result.rounds == ROUNDS:
+            shutil.rmtree(folder)
+        else:
+            print(f"{name}: logs and records are kept in {folder}", file=sys.stderr, flush=True)
 
 
 def inject(name: str, folder: Path, time_limit: float) -> FaultResult:

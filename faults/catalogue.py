@@ -14,7 +14,7 @@ from faults.watched import CLIENTS, SimulatedRun
 from fedsuite.deploy.federation import restart_supernode
 
 CUT_SECONDS = 20.0
-AHEAD_SECONDS = 8.0
+AHEAD_SECONDS = 2.0
 
 
 def undisturbed(run: DisturbedRun) -> None:

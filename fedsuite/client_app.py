@@ -94,7 +94,7 @@ class Worker:
     def fit(self, client: Client, instruction: Instruction) -> Result:
         """Train one client and measure it."""
         number = client.context.client
-        torch.manual_seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
+        self.model.seed(seeds.integer(self.config.seed, "torch", client.context.round, number))
         self._load_buffers(instruction)
         parameters = [instruction.arrays[name] for name in client.receives]
         seen = client.inspect(client.receive(client.receives, parameters, instruction.config))

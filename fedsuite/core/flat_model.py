@@ -58,6 +58,16 @@ class FlatModel:
         else:
             ENGINE.run_backward((loss,), (self.one,), False, False, (), True, True)
 
+    def seed(self, seed: int) -> None:
+        """Seed the generators that the model draws from, to the numbers of ``torch.manual_seed``.
+
+        That function also notes the stack for each kind of accelerator that is absent, which takes
+        a client of a small model as long as several steps.
+        """
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed_all(seed)
+
     def load(self, weights: Vector, buffers: Vector | None = None) -> None:
         """Copy vectors into the model, in place."""
         copy_into(self.weights, weights)

@@ -134,7 +134,8 @@ def _is_running(run: Child, link: SuperLink, folder: RunFolder, seconds: float) 
         run.wait(timeout=seconds)
         return False
     except subprocess.TimeoutExpired:
-        return link.process.poll() is None and not folder.state.done
+        is_done = folder.summary_file.exists() and folder.state.done
+        return link.process.poll() is None and not is_done
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -257,11 +257,12 @@ class Follower:
 
     def _keep_log(self) -> None:
         """Append the run's log to its folder, as the other engines do."""
+        path = RunFolder(Path(self.folder)).log_file
         try:
-            with RunFolder(Path(self.folder)).log_file.open("a") as log:
+            with path.open("a") as log:
                 log.write("\n".join([*self.log, ""]))
-        except OSError:
-            self._say(f"{self.folder} belongs to another user; run.log is not written")
+        except OSError as error:
+            self._say(f"{path} is not written: {error.strerror}")
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -33,6 +33,28 @@ def test_an_unknown_fault_is_refused_with_the_choices(capsys: pytest.CaptureFixt
     assert "unknown faults flood. Choices: none, killed, late" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("rounds", "status"), [(6, 0), (4, 1)])
+def test_what_an_incomplete_run_left_is_kept_and_the_status_says_so(
+    rounds: int,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def injected(name: str, folder: Path, time_limit: float) -> FaultResult:
+        (folder / "superlink.log").write_text("why")
+        return FaultResult(name, rounds, [], 0.9, 1.0)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("faults.__main__.inject", injected)
+    assert main(["none"]) == status
+    kept = [path.parent for path in tmp_path.glob("*/superlink.log")]
+    said = capsys.readouterr().err
+    assert [f"none: logs and records are kept in {folder}" in said for folder in kept] == (
+        [True] if status else []
+    )
+
+
 @pytest.mark.deploy
 def test_a_run_on_real_processes_has_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

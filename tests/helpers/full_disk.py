@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +46,21 @@ def fill_disk(patch: pytest.MonkeyPatch, part: str, error: int, after: int = 0) 
         return file
 
     patch.setattr(Path, "open", limited)
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """Mount a disk of a size such as ``400k``; skip the test where that is not allowed."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root may mount a disk to fill")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def resize_disk(place: Path, size: str) -> None:
+    """Give a mounted disk another size."""
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(place)], check=True)

@@ -117,3 +117,13 @@ def test_a_read_only_vector_is_loaded_without_being_changed() -> None:
     model.load(vector)
     model.weights.zero_()
     assert vector.tolist() == [2, 3]
+
+
+def test_a_seeded_model_draws_the_numbers_of_manual_seed_and_notes_no_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(5)
+    monkeypatch.setattr("traceback.format_stack", lambda *_: pytest.fail("the stack was noted"))
+    FlatModel(nn.Linear(2, 2)).seed(7)
+    assert torch.equal(torch.rand(5), expected)

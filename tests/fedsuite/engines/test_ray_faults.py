@@ -17,11 +17,12 @@ from fedsuite.core.processes import Child
 from fedsuite.records.folder import RunFolder
 
 # Freeloaders keep state on disk and change the global model with it.
-SETTINGS = ["num-clients=6", "num-rounds=6", "model=mlp", "freeloaders=2", "lr=0.02"]
+SETTINGS = ["num-clients=6", "model=mlp", "freeloaders=2", "lr=0.02"]
+UNDISTURBED = dict(pair.split("=") for pair in SETTINGS) | {"num-rounds": "6"}
 
 
-def start(folder: Path, engine: str, name: str) -> Child:
-    words = ["run", "fedavg", *SETTINGS, "--name", name, "--engine", engine]
+def start(folder: Path, engine: str, name: str, rounds: int = 6) -> Child:
+    words = ["run", "fedavg", *SETTINGS, f"num-rounds={rounds}", "--name", name, "--engine", engine]
     return processes.start(words, folder)
 
 
@@ -67,8 +68,28 @@ def test_a_killed_worker_is_replaced_and_its_clients_computed_again(
     notes = [row["note"] for row in rows if "note" in row]
     assert len(notes) == 1 and "its clients are sent again" in notes[0]
     assert read_document(run.summary_file)["missing_updates"] == 0.0
-    settings = dict(pair.split("=") for pair in SETTINGS)
-    assert model(run.path) == model(experiment("fedavg", **settings))
+    assert model(run.path) == model(experiment("fedavg", **UNDISTURBED))
+
+
+@pytest.mark.ray
+def test_sigterm_ends_a_run_on_ray_and_all_of_its_processes(
+    tmp_path: Path, experiment: Callable[..., Path]
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "ended")
+    process = start(tmp_path, "ray", "ended", rounds=100)
+    await_lines(process, run.history_file, 2)
+    family = process.identity.family()
+    process.send_signal(signal.SIGTERM)
+    status, out = end(process)
+    assert status == 143 and "Traceback" not in out, out
+    assert "fedsuite: to resume it: `fedsuite resume ended`\n" in out
+    assert out.endswith("fedsuite: terminated\n")
+    _, left = psutil.wait_procs(family, timeout=30)
+    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    status, out = processes.finish(["resume", "ended", "--engine", "inline"], tmp_path)
+    assert status == 0, out
+    undisturbed = experiment("fedavg", **UNDISTURBED | {"num-rounds": "100"})
+    assert model(run.path) == model(undisturbed)
 
 
 @pytest.mark.ray
@@ -95,5 +116,4 @@ def test_a_resume_beside_a_live_run_is_refused_and_changes_nothing(
     assert status == 2 and "is still being written by another process" in said
     status, out = end(process)
     assert status == 0, out
-    settings = dict(pair.split("=") for pair in SETTINGS)
-    assert model(run.path) == model(experiment("fedavg", **settings))
+    assert model(run.path) == model(experiment("fedavg", **UNDISTURBED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import shlex
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import fill_disk
 from remote_runs import BEGIN, ROUNDS, asked
 
 from fedsuite.cli.main import main
@@ -138,6 +140,20 @@ def test_a_folder_that_can_be_seen_is_followed(
     assert followed == [folder]
     assert "accuracy by round" in capsys.readouterr().out
     assert "Start `flwr-serverapp` process" in (folder / "run.log").read_text()
+
+
+def test_a_log_that_cannot_be_kept_is_said_to_be_with_the_reason(
+    fake: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    experiment: Callable[..., Path],
+) -> None:
+    folder = experiment(run_name="mine")
+    fake(logs=[[*BEGIN, f"fedsuite: results are in {folder}"]])
+    fill_disk(monkeypatch, "run.log", errno.ENOSPC)
+    assert main(["run", "fedavg", "--superlink", "here"]) == 0
+    said = capsys.readouterr().out
+    assert f"{folder}/run.log is not written: No space left on device\n" in said
 
 
 @pytest.mark.parametrize("reason", ["no rows", "training diverged: the loss was not finite"])

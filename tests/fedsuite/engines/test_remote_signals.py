@@ -18,18 +18,24 @@ from remote_runs import BEGIN, ROUNDS, asked
 from fedsuite.cli.main import main
 
 
+def signal_in_round_0(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[str]:
+    """Send this process a signal when round 0 is shown; return a list that gets what is shown."""
+    shown: list[str] = []
+
+    def say(self: Any, text: str) -> None:
+        shown.append(text)
+        if text.startswith("round 0"):
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", say)
+    return shown
+
+
 def test_ctrl_c_stops_the_run(
     fake: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def interrupt(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
+    shown = signal_in_round_0(monkeypatch, signal.SIGINT)
     assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 130
     assert asked(place) == ["run", "log", "stop"]
     assert "fedsuite resume mine --superlink hub" in shown[-1]
@@ -106,14 +112,7 @@ def test_sigterm_leaves_the_run_to_its_superlink(
     fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def terminate(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", terminate)
+    shown = signal_in_round_0(monkeypatch, signal.SIGTERM)
     assert main(["run", "taco", "--superlink", "hub", "--name", "mine"]) == 143
     assert asked(place) == ["run", "log"]
     assert shown[-1] == "the run 77 goes on; `flwr log 77 hub` follows it"
@@ -123,14 +122,7 @@ def test_ctrl_c_names_another_results_folder_of_the_superlink(
     fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(logs=[[*BEGIN, *ROUNDS[:2], "WAIT"]])
-    shown: list[str] = []
-
-    def interrupt(self: Any, text: str) -> None:
-        shown.append(text)
-        if text.startswith("round 0"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedsuite.engines.remote.Follower._say", interrupt)
+    shown = signal_in_round_0(monkeypatch, signal.SIGINT)
     words = ["run", "taco", "results-dir=/srv/my runs", "--superlink", "hub", "--name", "my run"]
     assert main(words) == 130
     command = shown[-1].partition("`")[2].rstrip("`")

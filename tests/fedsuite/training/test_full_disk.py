@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import processes
 import pytest
-from full_disk import fill_disk
+from full_disk import fill_disk, resize_disk, small_disk
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import naming, write_atomically, write_problem
@@ -107,32 +106,21 @@ def test_a_log_that_cannot_be_written_does_not_stop_a_run(
     assert captured.err == "" and "finished" in captured.out
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 400 kB, too small for the run."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("only root may mount a disk to fill")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
 def test_a_disk_that_is_really_full(
-    small_disk: Path, tmp_path: Path, experiment: Callable[..., Path]
+    engine: str, tmp_path: Path, experiment: Callable[..., Path]
 ) -> None:
     """The model of 2410 numbers and its checkpoint fit; ten clients' states do not."""
-    words = ["num-clients=10", "num-rounds=3", "model=mlp", f"results-dir={small_disk}"]
-    command = ["run", "scaffold", *words, "--engine", "inline", "--name", "full"]
-    status, out = processes.finish(command, tmp_path)
-    run = RunFolder(small_disk / "full")
-    assert status == 1 and "Traceback" not in out, out
-    assert f"cannot write '{run.path}" in out and "Free some space" in out
-    assert f"fedsuite resume {run.path}" in out
-    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
-    status, out = processes.finish(["resume", str(run.path)], tmp_path)
-    assert status == 0, out
-    undisturbed = experiment("scaffold", num_clients=10, num_rounds=3)
-    assert run.model_file.read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+    with small_disk(tmp_path / "disk", "400k") as disk:
+        words = ["num-clients=10", "num-rounds=3", "model=mlp", f"results-dir={disk}"]
+        command = ["run", "scaffold", *words, "--engine", engine, "--name", "full"]
+        status, out = processes.finish(command, tmp_path)
+        run = RunFolder(disk / "full")
+        assert status == 1 and "Traceback" not in out, out
+        assert f"cannot write '{run.path}" in out and "Free some space" in out
+        assert f"fedsuite resume {run.path}" in out
+        resize_disk(disk, "50m")
+        status, out = processes.finish(["resume", str(run.path), "--engine", "inline"], tmp_path)
+        assert status == 0, out
+        undisturbed = experiment("scaffold", num_clients=10, num_rounds=3)
+        assert run.model_file.read_bytes() == (undisturbed / "model.safetensors").read_bytes()
