@@ -77,13 +77,23 @@ SuperLink = Annotated[
         show_default=False,
     ),
 ]
+RayAddress = Annotated[
+    str,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT|auto",
+        help="compute on an existing Ray cluster, of which this machine is a part",
+        show_default=False,
+    ),
+]
 Nodes = Annotated[
     int | None,
     typer.Option(
         "--nodes",
         metavar="N",
         parser=node_count,
-        help=f"worker nodes (default: one per core with {_parallel}, otherwise 1)",
+        help=f"worker nodes (default: one per core of the machine, or of the cluster, with "
+        f"{_parallel}, otherwise 1)",
         show_default=False,
     ),
 ]

@@ -16,6 +16,7 @@ from fedsuite.cli.options import (
     Files,
     Gpus,
     Nodes,
+    RayAddress,
     ResultsDir,
     ResumeEngine,
     RunEngine,
@@ -25,9 +26,9 @@ from fedsuite.cli.options import (
 )
 from fedsuite.cli.parsing import Command
 from fedsuite.core.files import absolute_path
-from fedsuite.core.protocol import DEPLOYED
+from fedsuite.core.protocol import DEPLOYED, RAY
 from fedsuite.core.settings import UserError, shown
-from fedsuite.engines.table import DEFAULT, engine_to_resume, prepare_engine, settle_engine
+from fedsuite.engines.table import AUTO, DEFAULT, engine_to_resume, prepare_engine, settle_engine
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
@@ -46,13 +47,21 @@ class Target:
     superlink: str
     nodes: int
     gpus: float
+    ray_address: str = ""
 
     @property
     def settled_engine(self) -> str:
         """The engine, as far as options decide it; none at a SuperLink."""
-        return (
-            "" if self.superlink else settle_engine(self.engine or DEFAULT, self.nodes, self.gpus)
-        )
+        if self.superlink:
+            return ""
+        if self.ray_address:
+            if self.engine not in (None, AUTO, RAY):
+                raise UserError(
+                    f"--ray-address has no effect on the engine {self.engine}. Leave one of the "
+                    "two out."
+                )
+            return RAY
+        return settle_engine(self.engine or DEFAULT, self.nodes, self.gpus)
 
 
 @commands.command(cls=Command, epilog=f"`fedsuite settings` lists all keys. {STATUSES}")
@@ -69,6 +78,7 @@ def run(
     file: Files = None,
     engine: RunEngine = None,
     superlink: SuperLink = "",
+    ray_address: RayAddress = "",
     nodes: Nodes = None,
     gpus: Gpus = 0.0,
     name: Annotated[
@@ -79,7 +89,7 @@ def run(
     """Run one experiment."""
     from fedsuite.config import parse
 
-    target = Target(engine, superlink, nodes or 0, gpus)
+    target = Target(engine, superlink, nodes or 0, gpus, ray_address)
     connection = _connection(target)
     here = connection is None or connection.is_loopback
     values = read_settings(file or [], settings or [], here) | {"algo": algo}
@@ -87,7 +97,8 @@ def run(
         raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
     if name:
         values["run-name"] = name
-    with prepare_engine(target.settled_engine) as prepared:  # while settings are checked
+    engine = target.settled_engine
+    with prepare_engine(engine, ray_address) as prepared:  # while settings are checked
         config = parse(values, idle=given_keys(settings or []))
         return _start(config, target, connection, prepared)
 
@@ -98,13 +109,14 @@ def resume(
     results_dir: ResultsDir = DEFAULT_RESULTS,
     engine: ResumeEngine = None,
     superlink: SuperLink = "",
+    ray_address: RayAddress = "",
     nodes: Nodes = None,
     gpus: Gpus = 0.0,
 ) -> int:
     """Resume an interrupted run."""
     from fedsuite.records.folder import RunFolder, RunIsDone, find_run
 
-    target = Target(engine, superlink, nodes or 0, gpus)
+    target = Target(engine, superlink, nodes or 0, gpus, ray_address)
     connection = _connection(target)
     if connection is not None and not connection.is_loopback:
         return _resume_remotely(name, results_dir, target, connection)
@@ -118,11 +130,11 @@ def resume(
             f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
             f"`{files.resume_command} --superlink NAME`."
         )
-    if connection is None and engine is None:
+    if connection is None and engine is None and not ray_address:
         target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
     results, name = str(folder.parent), folder.name
     try:
-        with prepare_engine(target.settled_engine) as prepared:
+        with prepare_engine(target.settled_engine, ray_address) as prepared:
             config = dataclasses.replace(
                 files.read_config(), results_dir=results, run_name=name, resume=True
             )
@@ -184,10 +196,10 @@ def _connection(target: Target) -> Connection | None:
     """Find the SuperLink to run on; none for an engine on this machine."""
     if not target.superlink:
         return None
-    if target.engine or target.nodes or target.gpus:
+    if target.engine or target.nodes or target.gpus or target.ray_address:
         raise UserError(
-            "--superlink runs on the SuperNodes that are connected there: leave --engine, --nodes "
-            "and --gpus out."
+            "--superlink runs on the SuperNodes that are connected there: leave --engine, --nodes, "
+            "--gpus and --ray-address out."
         )
     from fedsuite.flower.connections import find_connection
 
@@ -203,4 +215,6 @@ def _start(
         return submit_run(config, connection)
     from fedsuite.engines.start import start_run
 
-    return start_run(config, target.settled_engine, target.nodes, target.gpus, prepared)
+    return start_run(
+        config, target.settled_engine, target.nodes, target.gpus, prepared, target.ray_address
+    )

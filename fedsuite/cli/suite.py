@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsuite.cli.options import STATUSES, engine_names
+from fedsuite.cli.options import STATUSES, Gpus, RayAddress, engine_names
 from fedsuite.cli.parsing import Command, positive
 from fedsuite.core.files import absolute_path
+from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -64,18 +65,27 @@ def suite(
             show_default=False,
         ),
     ] = DEFAULT_IN_SUITES,
+    ray_address: RayAddress = "",
+    gpus: Gpus = 0.0,
 ) -> int:
     """Run all experiments of a table or figure."""
     from fedsuite.suites.definition import read_suite
-    from fedsuite.suites.runner import run_suite
+    from fedsuite.suites.runner import Where, run_suite
     from fedsuite.terminal.console import make_console
 
+    if ray_address and engine != DEFAULT_IN_SUITES:
+        raise UserError(
+            f"--ray-address computes each run on one worker, with the engine {DEFAULT_IN_SUITES}. "
+            "Leave --engine out."
+        )
+    if gpus and not ray_address:
+        raise UserError("--gpus has no effect without --ray-address. Leave it out.")
+    where = Where(jobs or 0, engine, ray_address, gpus)
     return run_suite(
         read_suite(Path(file), scale),
-        jobs=jobs or 0,
+        where=where,
         only=only or [],
         results=absolute_path(results_dir),
-        engine=engine,
         data_root=data_root,
         console=make_console(),
     )

@@ -18,12 +18,14 @@ from fedsuite.config import RunConfig
 class EngineOptions:
     """How to execute a run: the number of nodes, and GPUs per node (a share of one, or 0).
 
-    ``prepared`` is what the engine's own ``prepare`` has started, if it was asked to.
+    ``prepared`` is what the engine's own ``prepare`` has started, if it was asked to. A
+    ``ray_address`` is that of an existing Ray cluster.
     """
 
     nodes: int = 1
     gpus: float = 0.0
     prepared: object = None
+    ray_address: str = ""
 
 
 IsRunning = Callable[[float], bool]
@@ -33,5 +35,5 @@ Follow = Callable[[IsRunning], None]
 Execute = Callable[[RunConfig, EngineOptions, Follow], None]
 """Execute a run; what goes wrong is in the run's record, or raised as a ``UserError`` or
 ``RunFailed``."""
-Prepare = Callable[[], AbstractContextManager[object]]
+Prepare = Callable[[str], AbstractContextManager[object]]
 """Start what every run of an engine needs, while the run's settings are checked; end it after."""

@@ -2,7 +2,8 @@
 
 Each run has its own SuperLink on a free loopback port, its own Flower home and its own Ray, so that
 it does not interfere with anything else. The SuperLink answers this user's processes alone, Ray
-those that have the run's token, and their files are private; all of it ends with the run.
+those that have the run's token, and their files are private; all of it ends with the run. With
+``--ray-address`` its workers are on an existing cluster instead, which outlives the run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
         print(f"fedsuite: {warning}", file=sys.stderr)
     with ExitStack() as stack:
         stack.enter_context(_without_leftovers(folder.path))
-        link = options.prepared or stack.enter_context(prepare())
+        link = options.prepared or stack.enter_context(prepare(options.ray_address))
         assert isinstance(link, SuperLink)
         log = stack.enter_context(folder.log_file.open("ab"))
         link.await_health()
@@ -76,9 +77,12 @@ def execute(config: RunConfig, options: EngineOptions, follow: Follow) -> None:
 
 
 @contextmanager
-def prepare() -> Iterator[SuperLink]:
-    """Start a SuperLink with a home of its own, to be ready when a run is; end it afterwards."""
-    with scratch_folder() as home, starting_superlink(home) as link:
+def prepare(ray_address: str = "") -> Iterator[SuperLink]:
+    """Start a SuperLink with a home of its own, to be ready when a run is; end it afterwards.
+
+    Its runs have a Ray of their own, or join an existing cluster.
+    """
+    with scratch_folder() as home, starting_superlink(home, ray_address) as link:
         yield link
 
 
@@ -100,7 +104,7 @@ def superlink(home: Path) -> Iterator[Child]:
 
 
 @contextmanager
-def starting_superlink(home: Path) -> Iterator[SuperLink]:
+def starting_superlink(home: Path, ray_address: str = "") -> Iterator[SuperLink]:
     """Start a SuperLink as :func:`superlink` does, without waiting for it."""
     port, control = free_ports(2)
     command = [
@@ -112,8 +116,9 @@ def starting_superlink(home: Path) -> Iterator[SuperLink]:
     ]
     (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n')
     write_connection(Connection(CONNECTION, f"127.0.0.1:{port}"), home)
+    ray = {"RAY_ADDRESS": ray_address} if ray_address else _own_ray(home)
     with (home / LOG).open("wb") as log:
-        process = start(command, _environment(home) | _own_ray(home), output=log)
+        process = start(command, _environment(home) | ray, output=log)
     try:
         yield SuperLink(home, port, process)
     finally:
@@ -125,8 +130,10 @@ def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes
     settings = write_settings(home / "run-config.toml", config.flat())
     federation = (
         f"num-supernodes={options.nodes} client-resources-num-cpus=1 "
-        f"client-resources-num-gpus={options.gpus} init-args-num-cpus={options.nodes}"
+        f"client-resources-num-gpus={options.gpus}"
     )
+    if not options.ray_address:  # a cluster has the cores that it has
+        federation += f" init-args-num-cpus={options.nodes}"
     command = [*executable("flwr"), "run", str(app_folder()), CONNECTION]
     command += ["--run-config", str(settings), "--federation-config", federation, "--stream"]
     return start(command, _environment(home), output=log)

@@ -20,12 +20,19 @@ from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_lines, counted
 from fedsuite.engines.choice import choose_engine
+from fedsuite.engines.cluster import (
+    connected,
+    count_slots,
+    describe_cluster,
+    refuse_unshared,
+    survey,
+)
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import AUTO, ENGINES, load_engine, settle_engine
 from fedsuite.flower.commands import log_tail
 from fedsuite.nodes.setup import refuse_server_data
 from fedsuite.nodes.worker import pick_device
-from fedsuite.records.folder import RunFolder, RunIsDone, default_name
+from fedsuite.records.folder import RunFolder, RunIsDone, default_name, make_folder
 from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
 from fedsuite.terminal.console import make_console
@@ -39,16 +46,21 @@ FULL_DISK = 64 * 1024  # bytes
 
 
 def start_run(
-    config: RunConfig, engine: str, nodes: int, gpus: float, prepared: object = None
+    config: RunConfig,
+    engine: str,
+    nodes: int,
+    gpus: float,
+    prepared: object = None,
+    ray_address: str = "",
 ) -> int:
     """Check all that can be checked, then execute the run; return the command's status.
 
-    With ``nodes`` = 0 the run has the engine's default number of nodes. ``prepared`` is what
-    :func:`prepare_engine` gave.
+    With ``nodes`` = 0 the run has the engine's default number of nodes, or as many as fit into the
+    cluster at ``ray_address``. ``prepared`` is what :func:`prepare_engine` gave.
     """
     engine = settle_engine(engine, nodes, gpus)
     console = make_console()
-    check_gpus(config, engine, gpus)
+    check_gpus(config, engine, gpus, ray_address)
     refuse_server_data(config, "in a simulation")
     config, folder = claim_folder(config)
     pick_device(config.device)
@@ -59,7 +71,10 @@ def start_run(
     if engine == AUTO:
         engine, why = choose_engine(config, task, module)
         console.print(why, highlight=False)
-    options = EngineOptions(nodes or ENGINES[engine].default_nodes, gpus, prepared)
+    if ray_address:
+        nodes = _join_cluster(ray_address, folder, nodes, gpus, console)
+    nodes = nodes or ENGINES[engine].default_nodes
+    options = EngineOptions(nodes, gpus, prepared, ray_address)
 
     def show_progress(is_running: IsRunning) -> None:
         follow(folder, config.num_rounds, is_running, console)
@@ -81,7 +96,18 @@ def start_run(
     return status
 
 
-def check_gpus(config: RunConfig, engine: str, gpus: float) -> None:
+def _join_cluster(address: str, folder: Path, nodes: int, gpus: float, console: Console) -> int:
+    """Check the machines of a Ray cluster; return the number of nodes, by default all that fit."""
+    make_folder(folder.parent)
+    with connected(address):
+        machines = survey(folder.parent)
+    refuse_unshared(machines, folder.parent)
+    slots = count_slots(machines, gpus)
+    console.print(describe_cluster(machines, slots), highlight=False)
+    return nodes or slots
+
+
+def check_gpus(config: RunConfig, engine: str, gpus: float, ray_address: str = "") -> None:
     """Refuse GPUs that are not there, or that the run would not use."""
     if not gpus:
         return
@@ -94,7 +120,7 @@ def check_gpus(config: RunConfig, engine: str, gpus: float) -> None:
         raise UserError(
             f"--gpus {gpus:g} has no effect with device=cpu. Leave it out, or use device=auto."
         )
-    if gpus > (count := gpu_count()):
+    if not ray_address and gpus > (count := gpu_count()):
         raise UserError(
             f"invalid value '{gpus:g}' for --gpus: PyTorch sees "
             + (f"{counted(count, 'GPU')} here. Use at most {count}." if count else "no GPU here.")

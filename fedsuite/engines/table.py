@@ -69,12 +69,12 @@ def load_engine(name: str) -> Execute:
     return execute
 
 
-def prepare_engine(name: str) -> AbstractContextManager[object]:
+def prepare_engine(name: str, ray_address: str = "") -> AbstractContextManager[object]:
     """Start what a run on an engine needs, to be ready once the run's settings are checked."""
     if name not in ENGINES or not ENGINES[name].prepare:
         return nullcontext()
     prepare: Prepare = _load(ENGINES[name].prepare)
-    return prepare()
+    return prepare(ray_address)
 
 
 def engine_to_resume(recorded: str) -> str:

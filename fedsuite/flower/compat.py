@@ -6,6 +6,8 @@ When Flower changes, this is the file to adapt: nothing else relies on what Flow
 from __future__ import annotations
 
 import argparse
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -40,6 +42,8 @@ __all__ = [
 
 SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
 SERVER_ID = 1
+# How often to look for room for a worker in a Ray cluster that has lost a machine.
+ROOM_SECONDS = 0.2
 TASK_ID = 1
 UNREADABLE_REPLY = ErrorCode.UNKNOWN
 CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
@@ -73,11 +77,15 @@ def replace_dead_workers() -> None:
     """Let Flower's simulation start a new Ray worker in place of one that has died.
 
     Flower puts a dead worker back among the idle ones, where it fails every message that it is
-    given. To be called in the process of the simulation, in which the ServerApp is a thread.
+    given. If its whole machine has died, its replacement waits until another has room for it; the
+    other workers go on. To be called in the process of the simulation, in which the ServerApp is a
+    thread.
     """
-    from flwr.simulation.ray_transport.ray_actor import BasicActorPool
+    import ray
+    from flwr.simulation.ray_transport.ray_actor import BasicActorPool, pool_size_from_resources
     from ray.exceptions import (
         ActorDiedError,
+        ActorUnavailableError,
         NodeDiedError,
         OutOfMemoryError,
         WorkerCrashedError,
@@ -85,15 +93,66 @@ def replace_dead_workers() -> None:
 
     deaths = (ActorDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError)
     fetch = BasicActorPool.fetch_result_and_return_actor_to_pool
+    put_back, submit = BasicActorPool.add_actor_back_to_pool, BasicActorPool.submit
+    lock = threading.Lock()
 
-    def fetch_or_replace(pool: Any, future: Any) -> tuple[Message, Context]:
+    def fetch_or_forget(pool: Any, future: Any) -> tuple[Message, Context]:
         try:
             return fetch(pool, future)
-        except deaths:  # Flower's handler returns the actor of this future to the pool
-            pool._future_to_actor[future] = pool.create_actor_fn()
+        except deaths:
+            forget(pool, future)
+            raise
+        except ActorUnavailableError:
+            if not comes_back(pool._future_to_actor[future]):
+                forget(pool, future)
             raise
 
-    setattr(BasicActorPool, fetch.__name__, fetch_or_replace)
+    def comes_back(actor: Any) -> bool:
+        """Wait until a worker can be reached again, or Ray has noticed that its machine died."""
+        while True:
+            try:
+                ray.get(actor.__ray_ready__.remote())
+                return True
+            except ActorUnavailableError:
+                time.sleep(ROOM_SECONDS)
+            except deaths:
+                return False
+
+    def forget(pool: Any, future: Any) -> None:
+        """Let nothing be put back when Flower's handler puts the worker of this future back."""
+        pool._future_to_actor[future] = None
+        with lock:
+            pool.num_actors -= 1
+
+    def put_back_or_replace(pool: Any, future: Any) -> None:
+        if pool._future_to_actor[future] is None:
+            del pool._future_to_actor[future]
+            replace(pool)
+        else:
+            put_back(pool, future)
+
+    def replace(pool: Any) -> None:
+        with lock:
+            if pool.num_actors < room_for(pool.client_resources):
+                pool.add_actors_to_pool(1)
+
+    def room_for(resources: dict[str, int | float]) -> int:
+        try:
+            return pool_size_from_resources(resources)
+        except ValueError:  # for none
+            return 0
+
+    def submit_when_idle(pool: Any, actor_fn: Any, job: Any) -> Any:
+        while True:
+            try:
+                return submit(pool, actor_fn, job)
+            except IndexError:  # Flower has a thread for each worker that there was at first
+                time.sleep(ROOM_SECONDS)
+                replace(pool)
+
+    setattr(BasicActorPool, fetch.__name__, fetch_or_forget)
+    setattr(BasicActorPool, put_back.__name__, put_back_or_replace)
+    setattr(BasicActorPool, submit.__name__, submit_when_idle)
 
 
 def add_fleet_interceptor(make: Callable[[str], Any]) -> None:

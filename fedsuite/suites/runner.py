@@ -1,4 +1,4 @@
-"""Run a suite: the runs that are not done, a few at a time, each in a process of its own.
+"""Run a suite: the runs that are not done, a few at a time, on this machine or a Ray cluster.
 
 A run that crashes does not affect the others; when the suite ends, however it ends, its runs end
 too, and the next call resumes them.
@@ -6,23 +6,22 @@ too, and the next call resumes them.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 from rich.console import Console
 
 from fedsuite.core.files import absolute_path, locked, read_document, replacing_folder, write_json
-from fedsuite.core.processes import Child, start, stop
-from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
-from fedsuite.core.settings import UserError, invalid, spell
-from fedsuite.core.text import clean_line
-from fedsuite.engines.table import DEFAULT_IN_SUITES, ENGINES
+from fedsuite.core.protocol import LINE_MARK, TO_RESUME
+from fedsuite.core.settings import UserError, invalid
+from fedsuite.engines.cluster import connected, describe_cluster, survey
+from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import (
     DEFAULT_RESULTS,
     RunFolder,
@@ -34,19 +33,45 @@ from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.jobs import Job, manifest, plan_jobs, suite_command
 from fedsuite.suites.live_table import LiveTable, SuiteRun
+from fedsuite.suites.process_group import ProcessGroup, group_width
 
 POLL_SECONDS = 0.25
-STOP_SECONDS = 20.0
-NO_REASONS = (f"{LINE_MARK}{ITS_FOLDER_IS}", f"{LINE_MARK}{TO_RESUME}")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a suite's runs are computed: ``jobs`` at a time (0: as many as fit), by an engine.
+
+    A ``ray_address`` is that of a Ray cluster, each of whose runs gets ``gpus`` GPUs.
+    """
+
+    jobs: int = 0
+    engine: str = DEFAULT_IN_SUITES
+    ray_address: str = ""
+    gpus: float = 0.0
+
+
+class Group(Protocol):
+    """What computes runs, up to ``width`` at a time."""
+
+    width: int
+
+    def start(self, run: SuiteRun) -> None:
+        """Start or resume a run."""
+
+    def poll(self, run: SuiteRun) -> None:
+        """Note whether a run has ended, and how."""
+
+    def stop(self) -> None:
+        """End all runs."""
 
 
 def run_suite(
     suite: Suite,
     *,
-    jobs: int,
+    where: Where,
     only: Sequence[str],
     results: Path,
-    engine: str,
     data_root: str,
     console: Console,
 ) -> int:
@@ -76,10 +101,11 @@ def run_suite(
         states = [state if state.done else RunState.WAITING for state in states]
         runs = [SuiteRun(job, state) for job, state in zip(mine, states, strict=True)]
         try:
-            with LiveTable(console, suite, runs) as view:
-                _work(runs, ProcessGroup(engine, _width(jobs, engine, mine)), view)
+            with _open_group(where, mine, folder, console) as group:
+                with LiveTable(console, suite, runs) as view:
+                    _work(runs, group, view)
         except KeyboardInterrupt:
-            again = suite_command(suite, data_root, *_options(jobs, only, results, engine))
+            again = suite_command(suite, data_root, *_options(where, only, results))
             print(f"{LINE_MARK}{TO_RESUME}`{again}`", file=sys.stderr)
             raise
         view.conclude(folder)
@@ -88,47 +114,24 @@ def run_suite(
     return INCOMPLETE if any(run.missing for run in runs) else 0
 
 
-class ProcessGroup:
-    """The processes of a suite's runs: up to ``width`` at a time, each with its share of cores."""
+@contextmanager
+def _open_group(
+    where: Where, mine: Sequence[Job], folder: Path, console: Console
+) -> Iterator[Group]:
+    threads = max((job.config.client_threads for job in mine), default=1)
+    if not where.ray_address:
+        yield ProcessGroup(where.engine, group_width(where.jobs, where.engine, threads))
+        return
+    from fedsuite.suites.cluster_group import ClusterGroup
 
-    def __init__(self, engine: str, width: int) -> None:
-        self.engine, self.width = engine, width
-        self.nodes = max(1, cores() // width) if ENGINES[engine].parallel else 1
-        self._children: dict[str, Child] = {}
-
-    def start(self, run: SuiteRun) -> None:
-        """Start or resume a run."""
-        make_folder(run.job.folder)
-        run.start()
-        with run.job.files.console_file.open("ab") as output:
-            self._children[run.job.name] = self._spawn(run.job, output)
-
-    def poll(self, run: SuiteRun) -> None:
-        """Note whether a run has ended, and how."""
-        status = self._children[run.job.name].poll()
-        if status is None:
-            return
-        del self._children[run.job.name]
-        run.end("" if run.job.done else _reason(run.job, status))
-
-    def stop(self) -> None:
-        """End all runs: SIGINT, then SIGKILL."""
-        stop(*self._children.values(), first=signal.SIGINT, grace=STOP_SECONDS)
-
-    def _spawn(self, job: Job, output: IO[bytes]) -> Child:
-        options = ["--engine", self.engine, "--nodes", str(self.nodes)]
-        command = [sys.executable, "-m", "fedsuite.cli", *_words(job), *options]
-        return start(command, _environment(job.config.client_threads), output=output)
+    with connected(where.ray_address):
+        machines = survey(folder)
+        group = ClusterGroup(machines, where.jobs, threads, where.gpus)
+        console.print(describe_cluster(machines, group.width), highlight=False)
+        yield group
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _work(runs: Sequence[SuiteRun], group: ProcessGroup, view: LiveTable) -> None:
+def _work(runs: Sequence[SuiteRun], group: Group, view: LiveTable) -> None:
     waiting = [run for run in runs if run.state is RunState.WAITING]
     running: list[SuiteRun] = []
     try:
@@ -146,47 +149,14 @@ def _work(runs: Sequence[SuiteRun], group: ProcessGroup, view: LiveTable) -> Non
         group.stop()
 
 
-def _width(jobs: int, engine: str, mine: Sequence[Job]) -> int:
-    """Return the number of concurrent runs: as requested, but no more than cores allow.
-
-    A run of a parallel engine uses all cores by itself, so the default there is one.
-    """
-    threads = max((job.config.client_threads for job in mine), default=1)
-    most = max(1, cores() // threads)
-    return min(jobs or (1 if ENGINES[engine].parallel else most), most)
-
-
-def _options(jobs: int, only: Sequence[str], results: Path, engine: str) -> list[str]:
+def _options(where: Where, only: Sequence[str], results: Path) -> list[str]:
     """Return the options with which a suite was run, where they are not the usual ones."""
-    words = ["--jobs", str(jobs)] if jobs else []
+    words = ["--jobs", str(where.jobs)] if where.jobs else []
     words += ["--only", *only] if only else []
     words += ["--results-dir", str(results)] if results != Path(DEFAULT_RESULTS).absolute() else []
-    return words + (["--engine", engine] if engine != DEFAULT_IN_SUITES else [])
-
-
-def _words(job: Job) -> list[str]:
-    """Return the command that starts or resumes a run, with the data-root of this call."""
-    given = ("algo", "run-name")
-    settings = {key: value for key, value in job.config.flat().items() if key not in given}
-    settings["resume"] = job.begun
-    pairs = [f"{key}={spell(value)}" for key, value in settings.items()]
-    return ["run", job.config.algo, *pairs, "--name", job.name]
-
-
-def _environment(threads: int) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
-    libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return os.environ | {"PYTHONPATH": path} | dict.fromkeys(libraries, str(threads))
-
-
-def _reason(job: Job, status: int) -> str:
-    """Return in one line why a run failed."""
-    said = job.files.reason or job.files.console_file.read_text(errors="replace")
-    lines = [s for s in said.splitlines() if s.strip() and not s.startswith(NO_REASONS)]
-    if status < 0:
-        return f"ended by signal {-status}"
-    return clean_line(lines[-1]) if lines else f"ended with status {status}"
+    words += ["--engine", where.engine] if where.engine != DEFAULT_IN_SUITES else []
+    words += ["--ray-address", where.ray_address] if where.ray_address else []
+    return words + (["--gpus", f"{where.gpus:g}"] if where.gpus else [])
 
 
 def _finished_elsewhere(folder: Path) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Dead Ray workers are replaced, whatever Ray calls their death."""
+"""Dead Ray workers are replaced, whatever Ray calls their death, as far as there is room."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from flwr.simulation.ray_transport import ray_actor
 from flwr.simulation.ray_transport.ray_actor import BasicActorPool
 from ray import exceptions
 
@@ -14,23 +15,89 @@ from fedsuite.flower.compat import replace_dead_workers
 DEATHS = ("ActorDiedError", "OutOfMemoryError", "NodeDiedError", "WorkerCrashedError")
 
 
-@pytest.mark.parametrize("death", [*DEATHS, "RayTaskError", ""])
-def test_a_dead_worker_is_replaced_and_a_living_one_stays(
-    death: str, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Flower's pool of two workers: ``old`` computes ``f``, ``other`` is idle."""
+    for name in ("fetch_result_and_return_actor_to_pool", "add_actor_back_to_pool", "submit"):
+        monkeypatch.setattr(BasicActorPool, name, getattr(BasicActorPool, name))  # to be restored
+    monkeypatch.setattr("fedsuite.flower.compat.ROOM_SECONDS", 0.0)
+    made: Any = BasicActorPool.__new__(BasicActorPool)
+    made.pool, made.num_actors, made._future_to_actor = ["other"], 2, {"f": "old"}
+    made.client_resources, made.create_actor_fn = {"num_cpus": 1}, lambda: "new"
+    return made
+
+
+def lose(
+    pool: Any, raised: BaseException, room: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error: Any = getattr(exceptions, death, ValueError)
-    raised = error.__new__(error)
+    """Let the worker of ``f`` fail, in a cluster with room for so many workers, time after time."""
 
     def fetch_result_and_return_actor_to_pool(pool: Any, future: Any) -> None:
         raise raised
 
+    def size(resources: dict[str, int]) -> int:
+        if not room[0]:
+            raise ValueError("ActorPool is empty")
+        return room.pop(0)
+
     name = fetch_result_and_return_actor_to_pool.__name__
     monkeypatch.setattr(BasicActorPool, name, fetch_result_and_return_actor_to_pool)
+    monkeypatch.setattr(ray_actor, "pool_size_from_resources", size)
     replace_dead_workers.__wrapped__()
-    pool = SimpleNamespace(
-        _future_to_actor={"f": "old", "g": "other"}, create_actor_fn=lambda: "new"
-    )
-    with pytest.raises(error):
-        getattr(BasicActorPool, name)(pool, "f")
-    now = "new" if death in DEATHS else "old"
-    assert pool._future_to_actor == {"f": now, "g": "other"}
+    with pytest.raises(type(raised)):
+        pool.fetch_result_and_return_actor_to_pool("f")
+    pool.add_actor_back_to_pool("f")  # as Flower's handler does
+    assert pool._future_to_actor == {}
+
+
+@pytest.mark.parametrize("death", [*DEATHS, "RayTaskError", ""])
+def test_a_dead_worker_is_replaced_and_a_living_one_stays(
+    death: str, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error: Any = getattr(exceptions, death, ValueError)
+    lose(pool, error.__new__(error), [2], monkeypatch)
+    assert pool.pool == ["other", "new" if death in DEATHS else "old"]
+    assert pool.num_actors == 2
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_without_room_a_dead_worker_is_not_replaced(
+    room: int, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that Ray cannot place would keep the message that it is given for ever."""
+    error: Any = exceptions.NodeDiedError
+    lose(pool, error.__new__(error), [room], monkeypatch)
+    assert pool.pool == ["other"] and pool.num_actors == 1
+
+
+def test_a_message_waits_for_a_worker_until_there_is_room(
+    pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error: Any = exceptions.NodeDiedError
+    room = [1, 1, 1, 2]
+    lose(pool, error.__new__(error), room, monkeypatch)
+    job = ("app", "message", "0", "context")
+    assert pool.submit(lambda actor, *job: actor, job) == "other"
+    assert pool.submit(lambda actor, *job: actor, job) == "new"
+    assert room == [] and pool.num_actors == 2
+
+
+@pytest.mark.parametrize("death", ["", "ActorDiedError"])
+def test_an_unreachable_worker_is_waited_for_until_it_answers_or_is_dead(
+    death: str, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray notices only after a while that a machine has died."""
+    unreachable: Any = exceptions.ActorUnavailableError
+    error: Any = getattr(exceptions, death, None)
+    answers = [unreachable, unreachable, error]
+
+    def get(question: object) -> None:
+        if answer := answers.pop(0):
+            raise answer.__new__(answer)
+
+    monkeypatch.setattr("ray.get", get)
+    worker = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=lambda: "ready?"))
+    pool._future_to_actor["f"] = worker
+    lose(pool, unreachable.__new__(unreachable), [2], monkeypatch)
+    assert answers == []
+    assert pool.pool == ["other", "new" if death else worker]

@@ -18,7 +18,7 @@ from fedsuite.config import parse
 from fedsuite.core.files import locked, read_document, read_lines, write_json
 from fedsuite.engines.inline import run_inline
 from fedsuite.records.folder import RunFolder, RunState
-from fedsuite.suites import runner as suite_runner
+from fedsuite.suites import process_group
 from fedsuite.suites.definition import read_suite
 from fedsuite.suites.jobs import plan_jobs
 from fedsuite.suites.live_table import LiveTable, SuiteRun
@@ -250,12 +250,12 @@ def test_the_small_scale_is_named_in_every_output(
 ) -> None:
     write("mine", ["fedavg"])
 
-    def pretend(group: suite_runner.ProcessGroup, run: SuiteRun) -> None:
+    def pretend(group: process_group.ProcessGroup, run: SuiteRun) -> None:
         run.start()
         run.end("")
 
-    monkeypatch.setattr(suite_runner.ProcessGroup, "start", pretend)
-    monkeypatch.setattr(suite_runner.ProcessGroup, "poll", lambda group, run: None)
+    monkeypatch.setattr(process_group.ProcessGroup, "start", pretend)
+    monkeypatch.setattr(process_group.ProcessGroup, "poll", lambda group, run: None)
     assert main(["suite", "mine.toml", "--scale", "small"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert all("small scale" in line for line in lines[::2])
@@ -275,10 +275,10 @@ def test_a_run_is_resumed_with_the_data_root_of_this_call() -> None:
     write("mine", ["fedavg"])
     suite = read_suite(Path("mine.toml"))
     (job,), _ = plan_jobs(suite, suite.plans, Path("runs"), "/new")
-    assert "resume=false" in suite_runner._words(job)
+    assert "resume=false" in process_group.run_words(job)
     job.folder.mkdir(parents=True)
     write_json(job.folder / "config.json", job.config.flat() | {"data-root": "/old"})
-    words = suite_runner._words(job)
+    words = process_group.run_words(job)
     assert words[:2] == ["run", "fedavg"] and words[-2:] == ["--name", job.name]
     assert "resume=true" in words and "data-root=/new" in words
 
@@ -291,9 +291,9 @@ def test_how_to_resume_is_no_reason() -> None:
     said = ["OSError: disk", "fedsuite: the run failed; its folder is /x"]
     said += ["fedsuite: to resume it: `fedsuite resume x`", ""]
     job.files.console_file.write_text("\n".join(said))
-    assert suite_runner._reason(job, 1) == "OSError: disk"
+    assert process_group.reason_of_failure(job, 1) == "OSError: disk"
     job.files.console_file.write_text("\n".join(said[1:]))
-    assert suite_runner._reason(job, 1) == "ended with status 1"
+    assert process_group.reason_of_failure(job, 1) == "ended with status 1"
 
 
 @pytest.mark.slow
@@ -313,19 +313,16 @@ def test_a_damaged_neighbour_stops_nobody(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_cores_are_not_oversubscribed(monkeypatch: pytest.MonkeyPatch) -> None:
-    write("mine", ["fedavg"])
-    suite = read_suite(Path("mine.toml"))
-    mine, _ = plan_jobs(suite, suite.plans, Path("runs"), "")
-    monkeypatch.setattr(suite_runner, "cores", lambda: 4)
-    assert suite_runner._width(0, "inline", mine) == 4
-    assert suite_runner._width(3, "inline", mine) == 3
-    assert suite_runner._width(9, "inline", mine) == 4
-    assert suite_runner._width(0, "ray", mine) == 1
+    monkeypatch.setattr(process_group, "cores", lambda: 4)
+    assert process_group.group_width(0, "inline", 1) == 4
+    assert process_group.group_width(3, "inline", 1) == 3
+    assert process_group.group_width(9, "inline", 1) == 4
+    assert process_group.group_width(0, "ray", 1) == 1
     assert (
-        suite_runner.ProcessGroup("ray", 2).nodes,
-        suite_runner.ProcessGroup("inline", 2).nodes,
+        process_group.ProcessGroup("ray", 2).nodes,
+        process_group.ProcessGroup("inline", 2).nodes,
     ) == (2, 1)
-    assert suite_runner._environment(1)["OMP_NUM_THREADS"] == "1"
+    assert process_group.environment(1)["OMP_NUM_THREADS"] == "1"
 
 
 def test_a_terminal_shows_one_live_table() -> None:
