@@ -6,6 +6,7 @@ When Flower changes, this is the file to adapt: nothing else relies on what Flow
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ __all__ = [
     "UNREADABLE_REPLY",
     "Run",
     "add_fleet_interceptor",
+    "count_machines",
     "is_simulated",
     "make_run",
     "option_parsers",
@@ -153,6 +155,14 @@ def replace_dead_workers() -> None:
     setattr(BasicActorPool, fetch.__name__, fetch_or_forget)
     setattr(BasicActorPool, put_back.__name__, put_back_or_replace)
     setattr(BasicActorPool, submit.__name__, submit_when_idle)
+
+
+def count_machines() -> int:
+    """Return how many machines compute a simulation of this process; 1 if it is without Ray."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return 1
+    return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
 def add_fleet_interceptor(make: Callable[[str], Any]) -> None:

@@ -24,6 +24,7 @@ from fedsuite.core.messages import clean_reason, write_instructions
 from fedsuite.core.text import clean_line
 from fedsuite.core.transport import ByMessage, ByReference, Transport
 from fedsuite.core.vector_files import vector_files
+from fedsuite.flower.compat import count_machines
 
 QUERY_TIMEOUT = 600.0
 WAIT_FOR_NODES = 60.0
@@ -77,6 +78,7 @@ class SimulatedNodes:
         self._known: dict[int, SimulatedNode] = {}
         self._nodes: list[SimulatedNode] = []
         self._news: list[str] = []
+        self._machines = 1
 
     def open_run(self, config: RunConfig, run_id: str, folder: Path) -> None:
         """Send nodes the run's settings and its folder, which they share."""
@@ -89,8 +91,12 @@ class SimulatedNodes:
 
     @property
     def vectors(self) -> Transport:
-        """How vectors travel: by reference if all nodes see the run's files of vectors."""
-        if self._by_reference and all(node.shares_vectors for node in self._nodes):
+        """How vectors travel: by reference if all nodes see the run's files of vectors.
+
+        On a cluster of several machines any of them may compute for a node, whoever answered.
+        """
+        sees_files = all(node.shares_vectors for node in self._nodes) and self._machines == 1
+        if self._by_reference and sees_files:
             return self._by_reference
         return self._by_message
 
@@ -149,6 +155,7 @@ class SimulatedNodes:
             nodes = [self._known[n] for n in connected if n in self._known]
             expected = max((node.num_nodes for node in nodes), default=1)
             if len(nodes) >= expected or (nodes and time.monotonic() > deadline):
+                self._machines = count_machines()
                 self._nodes = sorted(nodes, key=lambda node: (node.number, node.node_id))
                 return
             if time.monotonic() > deadline:
@@ -183,7 +190,7 @@ class SimulatedNodes:
             node = message.metadata.dst_node_id
             if node in replies:
                 reason = clean_line(str(replies[node].error.reason).partition("\n")[0])
-                reason = reason.rpartition(":<'")[2].rstrip(".")  # Flower's <class>:<'message'>
+                reason = reason.rpartition(":<'")[2].removesuffix("'>").rstrip(".")  # Flower's form
                 known = self._known.get(node)
                 who = f"node {known.number}" if known else "a node"
                 again = "its clients are sent again" if known else "it is asked again"

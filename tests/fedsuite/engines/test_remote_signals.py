@@ -7,7 +7,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,14 @@ import pytest
 from remote_runs import BEGIN, ROUNDS, asked
 
 from fedsuite.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def heed_ctrl_c() -> Iterator[None]:
+    """Let SIGINT interrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def signal_in_round_0(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[str]:
