@@ -18,6 +18,7 @@ from fedsuite.core.files import replacing_folder
 from fedsuite.core.processes import start, stop
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.cluster import Machine, count_slots
+from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import RunFolder, make_folder
 from fedsuite.suites.live_table import SuiteRun
 from fedsuite.suites.process_group import (
@@ -91,7 +92,7 @@ class ClusterGroup:
         import ray
 
         job = run.job
-        words = [*run_words(job), "--engine", "inline", "--nodes", "1"]
+        words = [*run_words(job), "--engine", DEFAULT_IN_SUITES, "--nodes", "1"]
         variables = environment(job.config.client_threads)
         function = ray.remote(compute).options(**self._needs)
         return function.remote(words, variables, str(job.folder), self._shared)
