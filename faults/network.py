@@ -31,6 +31,10 @@ def namespace() -> Iterator[str]:
             _ip("-n", NAMESPACE, *words)
         yield NAMESPACE
     finally:
+        with contextlib.suppress(
+            subprocess.CalledProcessError
+        ):  # before it goes with its processes
+            _ip("link", "del", OUTSIDE)
         _ip("netns", "del", NAMESPACE)
 
 
