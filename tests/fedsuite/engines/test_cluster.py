@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import processes
 import pytest
-from ray_cluster import Cluster, ray_cluster
 
+from faults.cluster import Cluster, ray_cluster
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.settings import UserError
