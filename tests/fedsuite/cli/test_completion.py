@@ -49,7 +49,7 @@ def complete_bash(folder: Path, *words: str) -> list[str]:
         (["run", "taco", "optimizer", "="], ["sgd", "adam"]),
         (["run", "taco", "optimizer", "=", "a"], ["adam"]),
         (["run", "taco", "resume", "=", ""], ["true", "false"]),
-        (["run", "taco", "--engine", ""], ["inline", "ray"]),
+        (["run", "taco", "--engine", ""], ["auto", "inline", "ray"]),
         (["partition", "partition", "=", "pa"], ["pathological"]),
         (["list", "m"], ["models"]),
         (["settings", "foo"], ["foolsgold"]),
