@@ -24,13 +24,13 @@ from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.engines.contract import EngineOptions, Follow
 from fedsuite.flower.commands import (
     COMMAND,
-    app_folder,
     await_health,
     environment,
     executable,
     exposure,
     free_ports,
     guarded,
+    stage_app,
     write_settings,
 )
 from fedsuite.flower.connections import Connection, write_connection
@@ -134,7 +134,7 @@ def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes
     )
     if not options.ray_address:  # a cluster has the cores that it has
         federation += f" init-args-num-cpus={options.nodes}"
-    command = [*executable("flwr"), "run", str(app_folder()), CONNECTION]
+    command = [*executable("flwr"), "run", str(stage_app(home)), CONNECTION]
     command += ["--run-config", str(settings), "--federation-config", federation, "--stream"]
     return start(command, _environment(home), output=log)
 

@@ -118,7 +118,7 @@ def test_the_settings_of_a_killed_submission_are_cleaned_up_by_the_next(
     words = (place / "asked").read_text().splitlines()[0].split()
     settings = Path(words[words.index("--run-config") + 1])
     assert settings.parent.name.startswith(scratch.PREFIX) and not settings.parent.exists()
-    assert (place / "beside").read_text().split() == [scratch.LOCK, settings.name]
+    assert (place / "beside").read_text().split() == [scratch.LOCK, "app", settings.name]
 
 
 def test_a_folder_that_can_be_seen_is_followed(
