@@ -121,14 +121,17 @@ def test_the_settings_of_a_killed_submission_are_cleaned_up_by_the_next(
     assert (place / "beside").read_text().split() == [scratch.LOCK, "app", settings.name]
 
 
-def test_a_folder_that_can_be_seen_is_followed(
-    fake: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    experiment: Callable[..., Path],
-) -> None:
+@pytest.fixture
+def visible(fake: Callable[..., Path], experiment: Callable[..., Path]) -> Path:
+    """The folder, on this machine, of a run at a SuperLink."""
     folder = experiment(run_name="mine")
     fake(logs=[[*BEGIN, f"fedsuite: results are in {folder}"]])
+    return folder
+
+
+def test_a_folder_that_can_be_seen_is_followed(
+    visible: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     followed: list[Path] = []
 
     def watch(folder: Path, *rest: Any) -> None:
@@ -137,23 +140,18 @@ def test_a_folder_that_can_be_seen_is_followed(
 
     monkeypatch.setattr("fedsuite.engines.remote.follow", watch)
     assert main(["run", "fedavg", "--superlink", "here"]) == 0
-    assert followed == [folder]
+    assert followed == [visible]
     assert "accuracy by round" in capsys.readouterr().out
-    assert "Start `flwr-serverapp` process" in (folder / "run.log").read_text()
+    assert "Start `flwr-serverapp` process" in (visible / "run.log").read_text()
 
 
 def test_a_log_that_cannot_be_kept_is_said_to_be_with_the_reason(
-    fake: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    experiment: Callable[..., Path],
+    visible: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = experiment(run_name="mine")
-    fake(logs=[[*BEGIN, f"fedsuite: results are in {folder}"]])
     fill_disk(monkeypatch, "run.log", errno.ENOSPC)
     assert main(["run", "fedavg", "--superlink", "here"]) == 0
     said = capsys.readouterr().out
-    assert f"{folder}/run.log is not written: No space left on device\n" in said
+    assert f"{visible}/run.log is not written: No space left on device\n" in said
 
 
 @pytest.mark.parametrize("reason", ["no rows", "training diverged: the loss was not finite"])
