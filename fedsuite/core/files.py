@@ -89,7 +89,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 @contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
+def replacing_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield an empty folder that replaces ``path`` when the block ends without an error.
 
     Its files are on the disk before it gets its name, so that not even a power cut leaves a folder
@@ -97,7 +97,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     unfinished = path.with_name(f".{path.name}.unfinished")
     _remove(unfinished)
-    unfinished.mkdir()
+    unfinished.mkdir(mode)
     try:
         yield unfinished
         for place in (*unfinished.rglob("*"), unfinished):

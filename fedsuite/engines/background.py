@@ -7,12 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from fedsuite.config import RunConfig
 from fedsuite.core.settings import UserError
 from fedsuite.engines.contract import Follow
-from fedsuite.records.folder import RunFolder, make_folder
+from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import RunFailed
 
 STOP_SECONDS = 15.0
@@ -38,7 +37,7 @@ def run_in_background(config: RunConfig, run: Callable[[], object], follow: Foll
         return not has_ended.wait(seconds)
 
     thread = threading.Thread(target=work, daemon=True)
-    with log_file(RunFolder.of(config).log_file):
+    with log_file(RunFolder.of(config)):
         thread.start()
         try:
             follow(is_running)
@@ -78,12 +77,12 @@ class LogFile(logging.FileHandler):
 
 
 @contextmanager
-def log_file(path: Path) -> Iterator[None]:
+def log_file(files: RunFolder) -> Iterator[None]:
     """Write the run's log lines to a file instead of the terminal."""
-    make_folder(path.parent)
+    files.make()
     logger = logging.getLogger("fedsuite")
     before = logger.level, logger.propagate
-    handler = LogFile(path)
+    handler = LogFile(files.log_file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

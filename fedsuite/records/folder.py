@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedsuite.config import RunConfig
 
 DEFAULT_RESULTS = "runs"
+PRIVATE_FOLDER = 0o700
 DIVERGED = "training diverged: "  # begins the reason of a run that a resume would only repeat
 REPORT_PAGE, REPORT_RUNS = "index.html", "runs.csv"  # a folder with both is a report
 
@@ -222,8 +223,8 @@ class RunFolder:
             raise UserError(f"{self.config_file} cannot be used. {error}") from None
 
     def make(self) -> None:
-        """Make the folder."""
-        make_folder(self.path)
+        """Make the folder, which only this user may enter; one that is there stays as it is."""
+        make_folder(self.path, PRIVATE_FOLDER)
 
     def refuse_existing(self) -> None:
         """Refuse to write over a run, or where no folder can be."""
@@ -281,10 +282,10 @@ class SuiteFolder:
         return [suite for suite in folders if suite.exists and suite != self]
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder inside results-dir; blame results-dir if that fails."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         reason = f"{error.strerror}. Choose a folder that you can write to."
         raise invalid("results-dir", folder.parent, reason) from None

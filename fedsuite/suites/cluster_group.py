@@ -19,7 +19,7 @@ from fedsuite.core.processes import start, stop
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.cluster import Machine, count_slots
 from fedsuite.engines.table import DEFAULT_IN_SUITES
-from fedsuite.records.folder import RunFolder, make_folder
+from fedsuite.records.folder import PRIVATE_FOLDER, RunFolder
 from fedsuite.suites.live_table import SuiteRun
 from fedsuite.suites.process_group import (
     STOP_SECONDS,
@@ -52,7 +52,7 @@ class ClusterGroup:
 
     def start(self, run: SuiteRun) -> None:
         """Start or resume a run."""
-        make_folder(run.job.folder)
+        run.job.files.make()
         run.start()
         self._submitted[run.job.name] = Submitted(self._submit(run))
 
@@ -108,7 +108,7 @@ def compute(
         return execute(words, variables, RunFolder(Path(folder))), b""
     with scratch_folder() as home:
         place = home / Path(folder).name
-        place.mkdir()
+        RunFolder(place).make()
         here = [f"{RESULTS}{home}" if w.startswith(RESULTS) else w for w in words]
         here = ["resume=false" if word == "resume=true" else word for word in here]
         return execute(here, variables, RunFolder(place)), pack(place)
@@ -137,7 +137,7 @@ def pack(folder: Path) -> bytes:
 def unpack(packed: bytes, folder: Path) -> None:
     """Replace a folder by an archive's content."""
     with (
-        replacing_folder(folder) as unfinished,
+        replacing_folder(folder, PRIVATE_FOLDER) as unfinished,
         tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive,
     ):
         archive.extractall(unfinished, filter="data")

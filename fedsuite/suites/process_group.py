@@ -13,7 +13,6 @@ from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import spell
 from fedsuite.core.text import clean_line
 from fedsuite.engines.table import ENGINES
-from fedsuite.records.folder import make_folder
 from fedsuite.suites.jobs import Job
 from fedsuite.suites.live_table import SuiteRun
 
@@ -32,7 +31,7 @@ class ProcessGroup:
 
     def start(self, run: SuiteRun) -> None:
         """Start or resume a run."""
-        make_folder(run.job.folder)
+        run.job.files.make()
         run.start()
         with run.job.files.console_file.open("ab") as output:
             self._children[run.job.name] = self._spawn(run.job, output)

@@ -137,14 +137,17 @@ def test_another_user_joins_no_ray(ray_run: RayRun) -> None:
 
 
 @pytest.mark.ray
-def test_another_user_reads_no_secret_of_a_run(ray_run: RayRun) -> None:
-    """Neither its token, nor what its services log, nor what clients keep."""
+def test_another_user_reads_nothing_of_a_run(ray_run: RayRun) -> None:
+    """Neither its record, nor its token, nor what its services log, nor what clients keep."""
     link = ray_run.member("flower-superlink")
     home = Path(link.environ()["FLWR_HOME"])
     states = list(ray_run.files.client_states.glob("*/*.safetensors"))
     assert states
     secrets = [home, home / "superlink.log", Path(f"/proc/{link.pid}/environ"), *states]
     assert set(seen_by_nobody(secrets)) <= {"denied", "gone"}
+    files = ray_run.files
+    record = [files.path, files.config_file, files.history_file, files.checkpoint_file]
+    assert seen_by_nobody(record) == ["denied"] * 4
 
 
 @pytest.mark.ray

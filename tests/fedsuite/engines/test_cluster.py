@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_a_run_is_fetched_whole(tmp_path: Path) -> None:
     unpack(pack(tmp_path / "there"), tmp_path / "here")
     assert [p.name for p in (tmp_path / "here").iterdir()] == ["clients"]
     assert (tmp_path / "here" / "clients" / "0").read_bytes() == b"state"
+    assert stat.S_IMODE((tmp_path / "here").stat().st_mode) == 0o700
 
 
 def test_where_no_cluster_is_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

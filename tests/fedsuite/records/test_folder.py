@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"invalid value '.*file' for results-dir: Not a directory"):
         make_folder(tmp_path / "file" / "run")
+
+
+def test_only_its_owner_may_enter_a_run_unless_told_otherwise(tmp_path: Path) -> None:
+    files = RunFolder(tmp_path / "runs" / "run")
+    files.make()
+    assert stat.S_IMODE(files.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(files.path.parent.stat().st_mode) & 0o500 == 0o500
+    files.path.chmod(0o755)
+    files.make()
+    assert stat.S_IMODE(files.path.stat().st_mode) == 0o755
 
 
 def test_suites_beside_a_suite_are_found(tmp_path: Path) -> None:
