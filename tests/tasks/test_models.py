@@ -275,6 +275,12 @@ def test_lstm_reads_the_order_and_every_step() -> None:
     assert moved[0] == moved[2] == 0
 
 
+def test_lstm_takes_one_alphabet_and_gives_another() -> None:
+    """Characters of 90 kinds in, one of 30 classes out."""
+    shape = DataShape("chars", (20,), 30, vocabulary=90)
+    assert build_model("lstm", shape, 0)(torch.full((2, 20), 89)).shape == (2, 30)
+
+
 def test_unknown_name_names_the_nearest_and_all() -> None:
     """A slip of the hand is answered with what was probably meant."""
     with pytest.raises(UserError) as error:

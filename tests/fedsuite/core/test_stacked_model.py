@@ -147,6 +147,22 @@ def test_bits_do_not_depend_on_the_company_whatever_the_widths(inputs: int, clas
     assert answers(stack, batches) == alone
 
 
+def test_rows_that_are_not_neighbours_are_computed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One call for the three, none of which fails and is repeated alone."""
+    calls, compute = [], StackedModel._gradients
+
+    def counted(stack: StackedModel, batches: list[Batch], length: int) -> torch.Tensor:
+        calls.append([batch.row for batch in batches])
+        return compute(stack, batches, length)
+
+    monkeypatch.setattr(StackedModel, "_gradients", counted)
+    stack, batches = stack_of(build_model("mlp", TABLE, 0), 5), draw(TABLE, [16] * 5)
+    answers(stack, [batches[row] for row in (0, 2, 4)])
+    assert calls == [[0, 2, 4]]
+
+
 def test_a_group_that_fails_is_computed_one_by_one() -> None:
     """Row 1 has a label that the model does not know."""
     stack = stack_of(build_model("mlp", TABLE, 0), 3)

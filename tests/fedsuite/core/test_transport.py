@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def test_files_are_used_again(files: VectorFiles) -> None:
     first = files.path(f"{MEMORY}1-0").stat().st_ino
     collect(server, files, {0: [3, 3]})
     assert names(files) == {f"{MEMORY}2-0"}
+    assert stat.S_IMODE(files.path(f"{MEMORY}2-0").stat().st_mode) == 0o600
     assert files.path(f"{MEMORY}2-0").stat().st_ino == first
 
 
