@@ -29,11 +29,12 @@ from fedsuite.core.messages import (
 )
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
+from fedsuite.core.threads import threads
 from fedsuite.core.transport import deliver
 from fedsuite.core.vector_files import VectorFiles
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
-from fedsuite.nodes.worker import Job, Worker, threads
+from fedsuite.nodes.worker import Job, Worker
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.provenance import RUN_ID
 from tasks.task import open_task
