@@ -73,12 +73,13 @@ def query(message: Message, context: Context) -> Message:
         answer = _describe_node(context, str(config["run"]))
     else:
         with threads(1):
-            worker_for(str(config["run"]))
+            worker = worker_for(str(config["run"]))
         answer = {
             "partition-id": int(context.node_config.get("partition-id", 0)),
             "num-partitions": int(context.node_config.get("num-partitions", 1)),
             "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
             "shares-vectors": _shared_files(context, config) is not None,
+            "stacks": worker.stack is not None,
         }
     return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
 

@@ -9,9 +9,11 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from queue import SimpleQueue
 from typing import Any
 
 import httpx
@@ -37,6 +39,7 @@ __all__ = [
     "is_simulated",
     "make_run",
     "option_parsers",
+    "prompt_delivery",
     "replace_dead_workers",
     "set_message_id",
     "set_source",
@@ -46,6 +49,8 @@ SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
 SERVER_ID = 1
 # How often to look for room for a worker in a Ray cluster that has lost a machine.
 ROOM_SECONDS = 0.2
+# How often to look for replies in a simulation.
+PULL_SECONDS = 0.01
 TASK_ID = 1
 UNREADABLE_REPLY = ErrorCode.UNKNOWN
 CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
@@ -155,6 +160,43 @@ def replace_dead_workers() -> None:
     setattr(BasicActorPool, fetch.__name__, fetch_or_forget)
     setattr(BasicActorPool, put_back.__name__, put_back_or_replace)
     setattr(BasicActorPool, submit.__name__, submit_when_idle)
+
+
+@contextmanager
+def prompt_delivery(grid: Grid) -> Iterator[None]:
+    """Let a simulation's messages and replies arrive when they are sent, during a block.
+
+    Flower looks for either every 0.1 s. Its thread for messages asks for those of one node after
+    the other, and passes on what it is given: here an iterator over all that are sent.
+    """
+    from flwr.superlink.grid import InMemoryGrid
+
+    if not isinstance(grid, InMemoryGrid):
+        yield
+        return
+    simulation: Any = grid
+    state, push, get = simulation.state, simulation.push_messages, simulation.state.get_message_ins
+    interval, addressees = simulation.pull_interval, SimpleQueue[int | None]()
+
+    def push_and_tell(messages: Iterable[Message]) -> Any:
+        sent = list(messages)
+        numbers = push(sent)
+        for message in sent:
+            addressees.put(message.metadata.dst_node_id)
+        return numbers
+
+    def get_as_sent(node_id: int, limit: int, **options: Any) -> Iterator[Message]:
+        for addressee in iter(addressees.get, None):
+            yield from get(addressee, limit, **options)
+
+    simulation.push_messages, state.get_message_ins = push_and_tell, get_as_sent
+    simulation.pull_interval = PULL_SECONDS
+    try:
+        yield
+    finally:
+        simulation.push_messages, state.get_message_ins = push, get
+        simulation.pull_interval = interval
+        addressees.put(None)
 
 
 def count_machines() -> int:
