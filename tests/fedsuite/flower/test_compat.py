@@ -1,16 +1,22 @@
-"""Dead Ray workers are replaced, whatever Ray calls their death, as far as there is room."""
+"""Dead Ray workers are replaced as far as there is room, and messages arrive when they are sent."""
 
 from __future__ import annotations
 
+import threading
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from flwr.app import Message, MessageType, RecordDict
+from flwr.server.superlink.fleet.vce.vce_api import add_messages_to_queue
 from flwr.simulation.ray_transport import ray_actor
 from flwr.simulation.ray_transport.ray_actor import BasicActorPool
+from flwr.superlink.grid import InMemoryGrid
 from ray import exceptions
 
-from fedsuite.flower.compat import replace_dead_workers
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.flower.compat import make_run, prompt_delivery, replace_dead_workers
 
 DEATHS = ("ActorDiedError", "OutOfMemoryError", "NodeDiedError", "WorkerCrashedError")
 
@@ -101,3 +107,50 @@ def test_an_unreachable_worker_is_waited_for_until_it_answers_or_is_dead(
     lose(pool, unreachable.__new__(unreachable), [2], monkeypatch)
     assert answers == []
     assert pool.pool == ["other", "new" if death else worker]
+
+
+class Store:
+    """As much of Flower's store of messages as delivery needs."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def store_message_ins(self, message: Message) -> str:
+        self.messages.append(message)
+        return message.metadata.message_id
+
+    def get_message_ins(self, node_id: int, limit: int) -> list[Message]:
+        found = [m for m in self.messages if m.metadata.dst_node_id == node_id][:limit]
+        self.messages = [m for m in self.messages if m not in found]
+        return found
+
+
+def test_messages_are_delivered_as_they_are_sent_in_their_order() -> None:
+    """Flower's own thread would take one message per node, then wait; here it waits for ever."""
+    make_run(1)
+    store: Any = Store()
+    grid = InMemoryGrid(SimpleNamespace(state=lambda: store))  # type: ignore[arg-type]
+    stop, queue = threading.Event(), Queue[Message]()
+    passed, wait = threading.Event(), stop.wait
+    stop.wait = lambda timeout=None: passed.set() or wait(60)  # type: ignore[method-assign]
+    thread = threading.Thread(
+        target=add_messages_to_queue, args=(store, queue, {7: 0, 8: 1}, stop), daemon=True
+    )
+    with prompt_delivery(grid):
+        thread.start()
+        for nodes in ([8, 7, 8], [7]):
+            grid.push_messages(Message(RecordDict(), node, MessageType.TRAIN) for node in nodes)
+            assert [queue.get(timeout=30).metadata.dst_node_id for _ in nodes] == nodes
+        assert grid.pull_interval < 0.1 and not passed.is_set()
+    assert passed.wait(30)
+    assert grid.pull_interval == 0.1
+    assert store.get_message_ins == Store.get_message_ins.__get__(store)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_another_grid_delivers_as_it_does() -> None:
+    grid = InlineGrid()
+    with prompt_delivery(grid):
+        assert not vars(grid).keys() & {"push_messages", "pull_interval"}
