@@ -49,8 +49,6 @@ SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
 SERVER_ID = 1
 # How often to look for room for a worker in a Ray cluster that has lost a machine.
 ROOM_SECONDS = 0.2
-# How often to look for replies in a simulation.
-PULL_SECONDS = 0.01
 TASK_ID = 1
 UNREADABLE_REPLY = ErrorCode.UNKNOWN
 CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
@@ -175,26 +173,47 @@ def prompt_delivery(grid: Grid) -> Iterator[None]:
         yield
         return
     simulation: Any = grid
-    state, push, get = simulation.state, simulation.push_messages, simulation.state.get_message_ins
-    interval, addressees = simulation.pull_interval, SimpleQueue[int | None]()
+    state, interval, pull = simulation.state, simulation.pull_interval, simulation.pull_messages
+    get, store, store_reply = (
+        state.get_message_ins,
+        state.store_message_ins,
+        state.store_message_res,
+    )
+    addressees, replied = SimpleQueue[int | None](), threading.Event()
 
-    def push_and_tell(messages: Iterable[Message]) -> Any:
-        sent = list(messages)
-        numbers = push(sent)
-        for message in sent:
-            addressees.put(message.metadata.dst_node_id)
-        return numbers
+    def store_and_tell(message: Message) -> Any:
+        number = store(message)
+        addressees.put(message.metadata.dst_node_id)
+        return number
 
-    def get_as_sent(node_id: int, limit: int, **options: Any) -> Iterator[Message]:
+    def get_as_sent(node_id: int, limit: int) -> Iterator[Message]:
         for addressee in iter(addressees.get, None):
-            yield from get(addressee, limit, **options)
+            yield from get(addressee, limit)
 
-    simulation.push_messages, state.get_message_ins = push_and_tell, get_as_sent
-    simulation.pull_interval = PULL_SECONDS
+    def store_reply_and_tell(message: Message) -> Any:
+        number = store_reply(message)
+        replied.set()
+        return number
+
+    def pull_when_replied(message_ids: Iterable[str]) -> Any:
+        replied.wait(interval)
+        replied.clear()
+        return pull(message_ids)
+
+    hooks: dict[tuple[Any, str], Any] = {
+        (state, "store_message_ins"): store_and_tell,
+        (state, "get_message_ins"): get_as_sent,
+        (state, "store_message_res"): store_reply_and_tell,
+        (simulation, "pull_messages"): pull_when_replied,
+    }
+    for (owner, name), hook in hooks.items():
+        setattr(owner, name, hook)
+    simulation.pull_interval = 0.0
     try:
         yield
     finally:
-        simulation.push_messages, state.get_message_ins = push, get
+        for owner, name in hooks:
+            delattr(owner, name)
         simulation.pull_interval = interval
         addressees.put(None)
 

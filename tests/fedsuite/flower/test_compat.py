@@ -114,6 +114,7 @@ class Store:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.replies: list[Message] = []
 
     def store_message_ins(self, message: Message) -> str:
         self.messages.append(message)
@@ -124,27 +125,51 @@ class Store:
         self.messages = [m for m in self.messages if m not in found]
         return found
 
+    def store_message_res(self, message: Message) -> None:
+        self.replies.append(message)
 
-def test_messages_are_delivered_as_they_are_sent_in_their_order() -> None:
-    """Flower's own thread would take one message per node, then wait; here it waits for ever."""
-    make_run(1)
+    def get_message_res(self, message_ids: set[str], run_id: int) -> list[Message]:
+        found, self.replies = self.replies, []
+        return found
+
+    def delete_messages(self, message_ins_ids: set[str]) -> None:
+        pass
+
+
+def test_messages_and_replies_are_delivered_as_they_are_sent() -> None:
+    """Flower's own threads would look for them now and then; here they would wait for a minute."""
     store: Any = Store()
-    grid = InMemoryGrid(SimpleNamespace(state=lambda: store))  # type: ignore[arg-type]
+    grid = InMemoryGrid(SimpleNamespace(state=lambda: store), 60.0)  # type: ignore[arg-type]
+    grid._run = make_run(1)
     stop, queue = threading.Event(), Queue[Message]()
-    passed, wait = threading.Event(), stop.wait
-    stop.wait = lambda timeout=None: passed.set() or wait(60)  # type: ignore[method-assign]
+    looked, wait = threading.Event(), stop.wait
+
+    def wait_long(timeout: float | None = None) -> bool:
+        looked.set()
+        return wait(60)
+
+    stop.wait = wait_long  # type: ignore[method-assign]
     thread = threading.Thread(
         target=add_messages_to_queue, args=(store, queue, {7: 0, 8: 1}, stop), daemon=True
     )
+
+    def work() -> None:
+        for _ in range(4):
+            reply = Message(RecordDict(), reply_to=queue.get(timeout=30))
+            store.store_message_res(reply)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
     with prompt_delivery(grid):
         thread.start()
         for nodes in ([8, 7, 8], [7]):
-            grid.push_messages(Message(RecordDict(), node, MessageType.TRAIN) for node in nodes)
-            assert [queue.get(timeout=30).metadata.dst_node_id for _ in nodes] == nodes
-        assert grid.pull_interval < 0.1 and not passed.is_set()
-    assert passed.wait(30)
-    assert grid.pull_interval == 0.1
-    assert store.get_message_ins == Store.get_message_ins.__get__(store)
+            messages = [Message(RecordDict(), node, MessageType.TRAIN) for node in nodes]
+            replies = grid.send_and_receive(messages, timeout=30)
+            assert [reply.metadata.src_node_id for reply in replies] == nodes
+        assert not looked.is_set()
+    assert looked.wait(30)
+    assert grid.pull_interval == 60.0
+    assert "pull_messages" not in vars(grid) and set(vars(store)) == {"messages", "replies"}
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
@@ -153,4 +178,4 @@ def test_messages_are_delivered_as_they_are_sent_in_their_order() -> None:
 def test_another_grid_delivers_as_it_does() -> None:
     grid = InlineGrid()
     with prompt_delivery(grid):
-        assert not vars(grid).keys() & {"push_messages", "pull_interval"}
+        assert not vars(grid).keys() & {"pull_messages", "pull_interval"}
