@@ -17,9 +17,10 @@ from benchmarks.workloads import Workload
 from fedsuite import registry
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.messages import Instruction, read_instructions
+from fedsuite.core.threads import threads
 from fedsuite.core.vector_files import VectorFiles
 from fedsuite.engines.inline import InlineGrid
-from fedsuite.nodes.worker import Worker, threads
+from fedsuite.nodes.worker import Worker
 from fedsuite.records.folder import RunFolder
 from fedsuite.training.loop import run
 from tasks.task import open_task

@@ -29,11 +29,12 @@ from fedsuite.core.messages import (
 )
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
+from fedsuite.core.threads import threads
 from fedsuite.core.transport import deliver
 from fedsuite.core.vector_files import VectorFiles
 from fedsuite.nodes.identity import describe_node, make_private, open_node_data, read_node_data
 from fedsuite.nodes.privacy import local_privacy, read_privacy
-from fedsuite.nodes.worker import Job, Worker, threads
+from fedsuite.nodes.worker import Job, Worker
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.provenance import RUN_ID
 from tasks.task import open_task
@@ -72,12 +73,13 @@ def query(message: Message, context: Context) -> Message:
         answer = _describe_node(context, str(config["run"]))
     else:
         with threads(1):
-            worker_for(str(config["run"]))
+            worker = worker_for(str(config["run"]))
         answer = {
             "partition-id": int(context.node_config.get("partition-id", 0)),
             "num-partitions": int(context.node_config.get("num-partitions", 1)),
             "shares-disk": _sees_run(Path(str(config["run-dir"])), str(config["run-id"])),
             "shares-vectors": _shared_files(context, config) is not None,
+            "stacks": worker.stack is not None,
         }
     return Message(RecordDict({"node": ConfigRecord(answer)}), reply_to=message)
 

@@ -19,7 +19,7 @@ from fedsuite.core.protocol import DEPLOYED, INCOMPLETE_RUN, LINE_MARK, RAY
 from fedsuite.core.settings import UserError
 from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.flower.commands import COMMAND
-from fedsuite.flower.compat import is_simulated, replace_dead_workers
+from fedsuite.flower.compat import is_simulated, prompt_delivery, replace_dead_workers
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.summary import missing_sentence
 from fedsuite.training.loop import RunFailed, run
@@ -39,7 +39,8 @@ def main(grid: Grid, context: Context) -> None:
         engine = RAY if is_simulated(grid) else DEPLOYED
         if engine == RAY:
             replace_dead_workers()
-        folder = run(config, grid, engine)
+        with prompt_delivery(grid):
+            folder = run(config, grid, engine)
     except (UserError, RunFailed, ConnectionError) as error:  # sentences
         log.error("the run failed: %s", error)
         raise

@@ -73,7 +73,10 @@ class Hosts(Protocol):
         """Return the clients that can be reached."""
 
     def assign(self, clients: Sequence[int], loads: Mapping[int, float]) -> dict[int, list[int]]:
-        """Return node id -> the clients it hosts, in the order it should work through them."""
+        """Return the clients' cohorts, each in the order of computation, by whom to send them to.
+
+        That is a node's id, or a number that the hosts resolve, if a node gets several cohorts.
+        """
 
     def client_header(self, client: int) -> dict[str, str]:
         """Return the scalars that a node needs to host a client."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.threads import map_in_threads
 from tasks.task import Task
 
 BATCH = 256
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,12 @@ class Score:
 
 
 @contextmanager
-def inference(module: nn.Module) -> Iterator[None]:
-    """Run a module in evaluation mode without gradients; then restore its mode."""
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode; then restore its mode."""
     was_training = module.training
     module.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         module.train(was_training)
 
@@ -47,13 +49,15 @@ def mean_probabilities(
     model: FlatModel, task: Task, indices: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Return the mean softmax over some rows, and the accuracy on them."""
+
+    def measure(logits: torch.Tensor, y: torch.Tensor) -> tuple[np.ndarray, int]:
+        logits = logits.double().cpu()
+        return logits.softmax(1).sum(0).numpy(), int((logits.argmax(1) == y).sum())
+
     total, correct = np.zeros(task.shape.num_classes), 0
-    with inference(model.module):
-        for start in range(0, len(indices), BATCH):
-            x, y = task.rows(indices[start : start + BATCH])
-            logits = model.module(x.to(model.device)).double().cpu()
-            total += logits.softmax(1).sum(0).numpy()
-            correct += int((logits.argmax(1) == y).sum())
+    for probabilities, right in _batches(model, task, indices, measure):
+        total += probabilities
+        correct += right
     return total / len(indices), correct / len(indices)
 
 
@@ -61,12 +65,34 @@ def evaluate(model: FlatModel, task: Task, indices: np.ndarray) -> Score:
     """Score the model as it stands on some rows of the task."""
     if not len(indices):
         raise ValueError("there are no rows to evaluate on")
+
+    def measure(logits: torch.Tensor, y: torch.Tensor) -> tuple[float, int]:
+        y = y.to(model.device)
+        loss = F.cross_entropy(logits, y, reduction="sum").item()
+        return loss, int((logits.argmax(1) == y).sum())
+
     loss, correct = 0.0, 0
-    with inference(model.module):
-        for start in range(0, len(indices), BATCH):
-            x, y = task.rows(indices[start : start + BATCH])
-            y = y.to(model.device)
-            logits = model.module(x.to(model.device))
-            loss += F.cross_entropy(logits, y, reduction="sum").item()
-            correct += int((logits.argmax(1) == y).sum())
+    for summed, right in _batches(model, task, indices, measure):
+        loss += summed
+        correct += right
     return Score(loss / len(indices), correct, len(indices))
+
+
+def _batches(
+    model: FlatModel,
+    task: Task,
+    indices: np.ndarray,
+    measure: Callable[[torch.Tensor, torch.Tensor], Measured],
+) -> list[Measured]:
+    """Return what is measured of the logits and labels of each batch of rows, in their order."""
+
+    def measured(start: int) -> Measured:
+        x, y = task.rows(indices[start : start + BATCH])
+        with torch.inference_mode():
+            return measure(model.module(x.to(model.device)), y)
+
+    starts = range(0, len(indices), BATCH)
+    with evaluation_mode(model.module):
+        if model.device.type == "cpu":
+            return map_in_threads(measured, starts)
+        return [measured(start) for start in starts]

@@ -21,9 +21,10 @@ from fedsuite.config import parse
 from fedsuite.core import stacked_model
 from fedsuite.core.files import read_lines
 from fedsuite.core.messages import Instruction, Result
+from fedsuite.core.threads import threads
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.nodes import worker as workers
-from fedsuite.nodes.worker import Job, Worker, threads
+from fedsuite.nodes.worker import Job, Worker
 from fedsuite.records.folder import RunFolder
 from tasks.task import open_task
 

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from fedsuite.config import RunConfig
 from fedsuite.core.flat_model import best_device
+from fedsuite.core.threads import threads
 from fedsuite.engines.table import LONG_RUNS, SHORT_RUNS
-from fedsuite.nodes.worker import threads
 from fedsuite.terminal.format import duration
 from tasks.split import Split
 from tasks.task import Task

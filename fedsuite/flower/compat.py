@@ -9,9 +9,11 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from queue import SimpleQueue
 from typing import Any
 
 import httpx
@@ -37,6 +39,7 @@ __all__ = [
     "is_simulated",
     "make_run",
     "option_parsers",
+    "prompt_delivery",
     "replace_dead_workers",
     "set_message_id",
     "set_source",
@@ -155,6 +158,64 @@ def replace_dead_workers() -> None:
     setattr(BasicActorPool, fetch.__name__, fetch_or_forget)
     setattr(BasicActorPool, put_back.__name__, put_back_or_replace)
     setattr(BasicActorPool, submit.__name__, submit_when_idle)
+
+
+@contextmanager
+def prompt_delivery(grid: Grid) -> Iterator[None]:
+    """Let a simulation's messages and replies arrive when they are sent, during a block.
+
+    Flower looks for either every 0.1 s. Its thread for messages asks for those of one node after
+    the other, and passes on what it is given: here an iterator over all that are sent.
+    """
+    from flwr.superlink.grid import InMemoryGrid
+
+    if not isinstance(grid, InMemoryGrid):
+        yield
+        return
+    simulation: Any = grid
+    state, interval, pull = simulation.state, simulation.pull_interval, simulation.pull_messages
+    get, store, store_reply = (
+        state.get_message_ins,
+        state.store_message_ins,
+        state.store_message_res,
+    )
+    addressees, replied = SimpleQueue[int | None](), threading.Event()
+
+    def store_and_tell(message: Message) -> Any:
+        number = store(message)
+        addressees.put(message.metadata.dst_node_id)
+        return number
+
+    def get_as_sent(node_id: int, limit: int) -> Iterator[Message]:
+        for addressee in iter(addressees.get, None):
+            yield from get(addressee, limit)
+
+    def store_reply_and_tell(message: Message) -> Any:
+        number = store_reply(message)
+        replied.set()
+        return number
+
+    def pull_when_replied(message_ids: Iterable[str]) -> Any:
+        replied.wait(interval)
+        replied.clear()
+        return pull(message_ids)
+
+    hooks: dict[tuple[Any, str], Any] = {
+        (state, "store_message_ins"): store_and_tell,
+        (state, "get_message_ins"): get_as_sent,
+        (state, "store_message_res"): store_reply_and_tell,
+        (simulation, "pull_messages"): pull_when_replied,
+    }
+    for (owner, name), hook in hooks.items():
+        setattr(owner, name, hook)
+    simulation.pull_interval = 0.0
+    try:
+        yield
+    finally:
+        for owner, name in hooks:
+            delattr(owner, name)
+        simulation.pull_interval = interval
+        addressees.put(None)
 
 
 def count_machines() -> int:

@@ -2,8 +2,9 @@
 
 A SuperNode is a worker, a client is a partition. If all nodes share the run's folder (a simulation
 on one machine), any node can host any client, and a round's clients are distributed so that nodes
-finish together. If not, client ``c`` stays on node ``c mod M``, next to its state. Neither choice
-changes a bit of the result.
+finish together: in cohorts that are dealt out to who is free, or, where clients train in stacks, in
+one per node. If not, client ``c`` stays on node ``c mod M``, next to its state. No choice changes a
+bit of the result.
 
 Deployed nodes are clients themselves: see :mod:`fedsuite.nodes.deployed`.
 """
@@ -24,7 +25,7 @@ from fedsuite.core.messages import clean_reason, write_instructions
 from fedsuite.core.text import clean_line
 from fedsuite.core.transport import ByMessage, ByReference, Transport
 from fedsuite.core.vector_files import vector_files
-from fedsuite.flower.compat import count_machines
+from fedsuite.flower.compat import count_machines, set_source
 
 QUERY_TIMEOUT = 600.0
 WAIT_FOR_NODES = 60.0
@@ -32,8 +33,8 @@ WAIT_FOR_NODES = 60.0
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """A simulated node: which of how many it is, and whether it shares the run's folder and files
-    of vectors.
+    """A simulated node: which of how many it is, whether it shares the run's folder and files of
+    vectors, and whether it trains clients in stacks.
     """
 
     node_id: int
@@ -41,17 +42,52 @@ class SimulatedNode:
     num_nodes: int
     shares_disk: bool
     shares_vectors: bool = False
+    stacks: bool = False
 
 
-def balanced(clients: Iterable[int], loads: Mapping[int, float], num_nodes: int) -> list[list[int]]:
-    """Assign clients to nodes, largest first, each to the node with the least load so far."""
+def balanced(
+    clients: Iterable[int],
+    loads: Mapping[int, float],
+    num_nodes: int,
+    totals: list[float] | None = None,
+) -> list[list[int]]:
+    """Assign clients to nodes, largest first, each to the node with the least load so far.
+
+    ``totals`` are the nodes' loads before, and afterwards those with these clients.
+    """
     cohorts: list[list[int]] = [[] for _ in range(num_nodes)]
-    totals = [0.0] * num_nodes
-    for client in sorted(clients, key=lambda c: (-loads[c], c)):
+    totals = [0.0] * num_nodes if totals is None else totals
+    for client in largest_first(clients, loads):
         least = totals.index(min(totals))
         cohorts[least].append(client)
         totals[least] += loads[client]
     return cohorts
+
+
+def dealt(clients: Iterable[int], loads: Mapping[int, float], num_nodes: int) -> list[list[int]]:
+    """Cut clients into cohorts for whichever node is free next.
+
+    Half of the load is cut into a cohort per node, then half of what is left, and so on: few
+    cohorts, and small ones at the end. Nodes of equal speed get the clients that
+    :func:`balanced` gives them.
+    """
+    queue = largest_first(clients, loads)
+    left, totals = sum(loads[client] for client in queue), [0.0] * num_nodes
+    cohorts: list[list[int]] = []
+    while queue:
+        half, batch = left / 2, list[int]()
+        while queue and (left > half or not batch):
+            batch.append(queue.pop(0))
+            left -= loads[batch[-1]]
+        free_first = sorted(range(num_nodes), key=totals.__getitem__)
+        shares = balanced(batch, loads, num_nodes, totals)
+        cohorts += [shares[node] for node in free_first if shares[node]]
+    return cohorts
+
+
+def largest_first(clients: Iterable[int], loads: Mapping[int, float]) -> list[int]:
+    """Sort clients by load, those of equal load by number."""
+    return sorted(clients, key=lambda client: (-loads[client], client))
 
 
 def fixed(clients: Iterable[int], num_nodes: int) -> list[list[int]]:
@@ -77,6 +113,7 @@ class SimulatedNodes:
         self._by_reference: ByReference | None = None
         self._known: dict[int, SimulatedNode] = {}
         self._nodes: list[SimulatedNode] = []
+        self._hosts: dict[int, int] = {}  # cohort -> the id of its node
         self._news: list[str] = []
         self._machines = 1
 
@@ -132,18 +169,20 @@ class SimulatedNodes:
         """Send messages and wait for all replies; send what a killed worker lost again.
 
         A node is a queue: another worker takes what it is sent, and computes the same bits. Since
-        workers are killed for want of memory as a rule, the last try is one node after the other.
+        workers are killed for want of memory as a rule, the last try is one message at a time.
         """
         deadline = time.monotonic() + seconds
         replies: dict[int, Message] = {}
-        for cohorts in ([messages], [messages], [[message] for message in messages]):
-            for cohort in cohorts:
-                lost = [m for m in cohort if _is_lost(replies.get(m.metadata.dst_node_id))]
+        for groups in ([messages], [messages], [[message] for message in messages]):
+            for group in groups:
+                lost = [m for m in group if _is_lost(replies.get(m.metadata.dst_node_id))]
                 left = deadline - time.monotonic()
                 if lost and left > 0:
                     self._report(lost, replies)
-                    for reply in grid.send_and_receive(map(_copy, lost), timeout=left):
-                        replies[reply.metadata.src_node_id] = reply
+                    for reply in grid.send_and_receive(map(self._to_node, lost), timeout=left):
+                        cohort = int(reply.metadata.group_id)
+                        set_source(reply, cohort)
+                        replies[cohort] = reply
         return replies.values()
 
     def refresh(self, grid: Grid) -> None:
@@ -167,13 +206,26 @@ class SimulatedNodes:
         return list(range(num_clients))
 
     def assign(self, clients: Sequence[int], loads: Mapping[int, float]) -> dict[int, list[int]]:
-        """Return node id -> its cohort, in the order of computation."""
-        if all(node.shares_disk for node in self._nodes):
-            cohorts = balanced(clients, loads, len(self._nodes))
+        """Return the cohorts in the order in which they are to be sent, by number.
+
+        A cohort has the id of its node, or a number of its own if there are several per node.
+        """
+        nodes = [node.node_id for node in self._nodes]
+        self._hosts = {node: node for node in nodes}
+        if not all(node.shares_disk for node in self._nodes):
+            cohorts = fixed(clients, len(nodes))
+        elif self._deals_out():
+            cohorts = dealt(clients, loads, len(nodes))
+            self._hosts = {-1 - n: nodes[n % len(nodes)] for n in range(len(cohorts))}
         else:
-            cohorts = fixed(clients, len(self._nodes))
-        pairs = zip(self._nodes, cohorts, strict=True)
-        return {node.node_id: cohort for node, cohort in pairs if cohort}
+            cohorts = balanced(clients, loads, len(nodes))
+        pairs = zip(self._hosts, cohorts, strict=True)
+        return {number: cohort for number, cohort in pairs if cohort}
+
+    def _deals_out(self) -> bool:
+        """Return whether many small messages pay: not with stacks, nor with the model in each."""
+        has_stacks = any(node.stacks for node in self._nodes)
+        return len(self._nodes) > 1 and not has_stacks and self.vectors is self._by_reference
 
     def client_header(self, client: int) -> dict[str, str]:
         """Return nothing: every node can host every client."""
@@ -187,14 +239,24 @@ class SimulatedNodes:
     def _report(self, lost: Sequence[Message], replies: Mapping[int, Message]) -> None:
         """Tell of the nodes whose reply was an error, before their clients are computed again."""
         for message in lost:
-            node = message.metadata.dst_node_id
-            if node in replies:
-                reason = clean_line(str(replies[node].error.reason).partition("\n")[0])
+            cohort = message.metadata.dst_node_id
+            if cohort in replies:
+                reason = clean_line(str(replies[cohort].error.reason).partition("\n")[0])
                 reason = reason.rpartition(":<'")[2].removesuffix("'>").rstrip(".")  # Flower's form
-                known = self._known.get(node)
+                known = self._known.get(self._hosts.get(cohort, cohort))
                 who = f"node {known.number}" if known else "a node"
                 again = "its clients are sent again" if known else "it is asked again"
                 self._news.append(f"{who} failed ({reason}); {again}")
+
+    def _to_node(self, message: Message) -> Message:
+        """Return a message to be sent to a cohort's node; one that was sent cannot be sent again.
+
+        Its group is the cohort, by which its reply is known.
+        """
+        sent = message.metadata
+        cohort = sent.dst_node_id
+        node = self._hosts.get(cohort, cohort)
+        return Message(message.content, node, sent.message_type, ttl=sent.ttl, group_id=str(cohort))
 
     def _ask(self, grid: Grid, new: set[int]) -> None:
         if not new:
@@ -213,16 +275,9 @@ class SimulatedNodes:
                 num_nodes=int(answer["num-partitions"]),  # type: ignore[arg-type]
                 shares_disk=bool(answer["shares-disk"]),
                 shares_vectors=bool(answer.get("shares-vectors", False)),
+                stacks=bool(answer.get("stacks", False)),
             )
 
 
 def _is_lost(reply: Message | None) -> bool:
     return reply is None or reply.has_error()
-
-
-def _copy(message: Message) -> Message:
-    """Return a message to be sent; a message that was sent before cannot be sent again."""
-    sent = message.metadata
-    return Message(
-        message.content, sent.dst_node_id, sent.message_type, ttl=sent.ttl, group_id=sent.group_id
-    )

@@ -204,17 +204,6 @@ class Job:
         return sum(arrays[name].nbytes for name in self.client.receives if name in arrays)
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with ``count`` threads; afterwards, with as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def pick_device(name: str) -> str:
     """Resolve ``auto``; refuse a GPU that is not there."""
     if name == "cuda" and best_device() != "cuda":

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.threads import threads
 from tasks.evaluation import BATCH, evaluate, mean_probabilities
 from tasks.task import Task
 
@@ -78,7 +79,7 @@ def test_models_are_scored_in_evaluation_mode_which_is_then_undone(
     model.module.train(training)
     function(model, task, rows)
     assert isinstance(model.module, Given)
-    assert model.module.seen == [(BATCH, False, False), (SHORT, False, False)]
+    assert sorted(model.module.seen) == [(SHORT, False, False), (BATCH, False, False)]
     assert model.module.training is training
 
 
@@ -97,6 +98,23 @@ def test_batch_norm_keeps_its_statistics() -> None:
     model.module.train()
     assert evaluate(model, task, rows).loss == pytest.approx(evaluate(*given()).loss, rel=1e-6)
     assert model.buffer_vector().tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_the_bits_of_a_score_do_not_depend_on_the_number_of_threads() -> None:
+    """Five batches, the last one shorter, of a convolution and a linear layer."""
+    draw = torch.Generator().manual_seed(5)
+    x, y = torch.randn(1100, 1, 12, 12, generator=draw), torch.arange(1100) % 10
+    task: Any = SimpleNamespace(
+        rows=lambda indices: (x[indices], y[indices]), shape=SimpleNamespace(num_classes=10)
+    )
+    torch.manual_seed(6)
+    layers = nn.Sequential(nn.Conv2d(1, 8, 5), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10))
+    model, scores, means = FlatModel(layers), [], []
+    for count in (1, 2, 3):
+        with threads(count):
+            scores.append(evaluate(model, task, np.arange(1100)))
+            means.append(mean_probabilities(model, task, np.arange(1100))[0].tobytes())
+    assert scores[0] == scores[1] == scores[2] and means[0] == means[1] == means[2]
 
 
 def test_nothing_to_score_is_refused() -> None:

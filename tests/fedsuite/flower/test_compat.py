@@ -1,16 +1,22 @@
-"""Dead Ray workers are replaced, whatever Ray calls their death, as far as there is room."""
+"""Dead Ray workers are replaced as far as there is room, and messages arrive when they are sent."""
 
 from __future__ import annotations
 
+import threading
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from flwr.app import Message, MessageType, RecordDict
+from flwr.server.superlink.fleet.vce.vce_api import add_messages_to_queue
 from flwr.simulation.ray_transport import ray_actor
 from flwr.simulation.ray_transport.ray_actor import BasicActorPool
+from flwr.superlink.grid import InMemoryGrid
 from ray import exceptions
 
-from fedsuite.flower.compat import replace_dead_workers
+from fedsuite.engines.inline import InlineGrid
+from fedsuite.flower.compat import make_run, prompt_delivery, replace_dead_workers
 
 DEATHS = ("ActorDiedError", "OutOfMemoryError", "NodeDiedError", "WorkerCrashedError")
 
@@ -101,3 +107,75 @@ def test_an_unreachable_worker_is_waited_for_until_it_answers_or_is_dead(
     lose(pool, unreachable.__new__(unreachable), [2], monkeypatch)
     assert answers == []
     assert pool.pool == ["other", "new" if death else worker]
+
+
+class Store:
+    """As much of Flower's store of messages as delivery needs."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.replies: list[Message] = []
+
+    def store_message_ins(self, message: Message) -> str:
+        self.messages.append(message)
+        return message.metadata.message_id
+
+    def get_message_ins(self, node_id: int, limit: int) -> list[Message]:
+        found = [m for m in self.messages if m.metadata.dst_node_id == node_id][:limit]
+        self.messages = [m for m in self.messages if m not in found]
+        return found
+
+    def store_message_res(self, message: Message) -> None:
+        self.replies.append(message)
+
+    def get_message_res(self, message_ids: set[str], run_id: int) -> list[Message]:
+        found, self.replies = self.replies, []
+        return found
+
+    def delete_messages(self, message_ins_ids: set[str]) -> None:
+        pass
+
+
+def test_messages_and_replies_are_delivered_as_they_are_sent() -> None:
+    """Flower's own threads would look for them now and then; here they would wait for a minute."""
+    store: Any = Store()
+    grid = InMemoryGrid(SimpleNamespace(state=lambda: store), 60.0)  # type: ignore[arg-type]
+    grid._run = make_run(1)
+    stop, queue = threading.Event(), Queue[Message]()
+    looked, wait = threading.Event(), stop.wait
+
+    def wait_long(timeout: float | None = None) -> bool:
+        looked.set()
+        return wait(60)
+
+    stop.wait = wait_long  # type: ignore[method-assign]
+    thread = threading.Thread(
+        target=add_messages_to_queue, args=(store, queue, {7: 0, 8: 1}, stop), daemon=True
+    )
+
+    def work() -> None:
+        for _ in range(4):
+            reply = Message(RecordDict(), reply_to=queue.get(timeout=30))
+            store.store_message_res(reply)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    with prompt_delivery(grid):
+        thread.start()
+        for nodes in ([8, 7, 8], [7]):
+            messages = [Message(RecordDict(), node, MessageType.TRAIN) for node in nodes]
+            replies = grid.send_and_receive(messages, timeout=30)
+            assert [reply.metadata.src_node_id for reply in replies] == nodes
+        assert not looked.is_set()
+    assert looked.wait(30)
+    assert grid.pull_interval == 60.0
+    assert "pull_messages" not in vars(grid) and set(vars(store)) == {"messages", "replies"}
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_another_grid_delivers_as_it_does() -> None:
+    grid = InlineGrid()
+    with prompt_delivery(grid):
+        assert not vars(grid).keys() & {"pull_messages", "pull_interval"}

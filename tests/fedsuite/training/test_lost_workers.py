@@ -53,6 +53,20 @@ def test_the_last_try_is_one_node_after_the_other(experiment: Experiment) -> Non
     assert read_document(folder / "summary.json")["missing_updates"] == 0.0
 
 
+def test_of_several_messages_to_a_node_only_the_lost_one_is_sent_again(
+    experiment: Experiment,
+) -> None:
+    """Eight equal clients on two nodes are dealt out as 2, 2, 1, 1, 1 and 1: six messages."""
+    settings = {"model": "lenet", "num_clients": 8, "partition": "iid", "local_steps": 1}
+    whole = experiment("scaffold", **settings)
+    grid = LossyGrid(2, lambda kind, rnd, node, tries: (rnd, node, tries) == (1, 1, 1))
+    folder = experiment("scaffold", grid, **settings)
+    assert grid.batches == [2, 6, 1, 6]
+    assert bits(folder) == bits(whole)
+    notes = [row.get("note") for row in read_lines(folder / "history.jsonl")]
+    assert notes == [None, "node 1 failed (The actor died); its clients are sent again", None]
+
+
 def test_a_node_that_keeps_failing_loses_its_clients_and_the_run_says_so(
     experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
