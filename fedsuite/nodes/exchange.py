@@ -18,7 +18,7 @@ from fedsuite.flower.compat import (
 )
 
 log = logging.getLogger("fedsuite")
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.25
 
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
@@ -31,14 +31,16 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Me
     }
     replies: list[Message] = []
     deadline = time.monotonic() + seconds
-    while waiting:
-        for number, node in list(waiting.items()):
-            for reply in pull(grid, number, node):
-                del waiting[number]
-                replies.append(reply)
-        if not waiting or time.monotonic() > deadline:
-            break
-        time.sleep(POLL_SECONDS)
+    while waiting and time.monotonic() <= deadline:
+        number, node = next(iter(waiting.items()))
+        del waiting[number]
+        if found := pull(grid, number, node):
+            replies += found
+        else:
+            waiting[number] = node  # to the end: one request per look, however many are missing
+            time.sleep(POLL_SECONDS)
+    for number, node in waiting.items():
+        replies += pull(grid, number, node)
     return replies
 
 
