@@ -16,15 +16,14 @@ from fedsuite.core.files import read_lines
 Experiment = Callable[..., Path]
 ROUNDS, NODES = 2, 3
 OWN = [name for name in sorted(registry.ALGORITHMS) if registry.find(name).client.scores_own]
-TIMES = ("seconds", "cpu_seconds", "compute_seconds", "client_compute_seconds")
-TIMES += ("client_cpu_seconds", "wall_seconds")
+UNLIKE = {"seconds", "cpu_seconds", "compute_seconds", "client_compute_seconds"}
+UNLIKE |= {"client_cpu_seconds", "wall_seconds", "note"}
 
 
 def record(folder: Path) -> list[dict[str, Any]]:
     """Return all that a run recorded of its rounds and clients, without times and news."""
     rows = [*read_lines(folder / "history.jsonl"), *read_lines(folder / "clients.jsonl")]
-    unlike = (*TIMES, "note")
-    return [{name: v for name, v in row.items() if name not in unlike} for row in rows]
+    return [{name: v for name, v in row.items() if name not in UNLIKE} for row in rows]
 
 
 def kinds(grid: DeployedGrid) -> Counter[str]:
