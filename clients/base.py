@@ -121,6 +121,7 @@ class Client(NumPyClient):
     """A Flower NumPyClient whose parameters are flat vectors with declared names.
 
     ``receives`` are the vectors it trains with, ``scores_with`` those it scores itself with.
+    ``scores_own``: once trained it scores what it kept, whatever the server makes of the updates.
     ``params`` are the algorithm's settings, the dataclass that its strategy declares. Flower calls
     :meth:`fit` and :meth:`evaluate`; an algorithm overrides :meth:`train_round` and
     :meth:`evaluate_round`, or less.
@@ -130,6 +131,7 @@ class Client(NumPyClient):
     scores_with: ClassVar[tuple[str, ...]] = ("model",)
     sends: ClassVar[tuple[str, ...]] = ("update",)
     personal: ClassVar[bool] = False
+    scores_own: ClassVar[bool] = False
     params: Any
 
     def __init__(self, context: ClientContext, params: Any = None) -> None:

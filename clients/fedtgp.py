@@ -31,6 +31,7 @@ class FedTgpClient(LocalClient):
 
     receives: ClassVar[tuple[str, ...]] = ("prototypes", "known")
     scores_with: ClassVar[tuple[str, ...]] = ("prototypes", "known")
+    scores_own: ClassVar[bool] = False
     sends: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
     params: FedTgpParams
 

@@ -17,6 +17,7 @@ class LocalClient(Client):
     scores_with: ClassVar[tuple[str, ...]] = ()
     sends: ClassVar[tuple[str, ...]] = ()
     personal: ClassVar[bool] = True
+    scores_own: ClassVar[bool] = True
 
     def train_round(self, received: Received) -> Reply:
         """Train the own model and keep it."""

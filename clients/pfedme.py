@@ -25,6 +25,7 @@ class PFedMeClient(Client):
     """Sends the change of ``w_i``; keeps ``theta`` with its batch-norm statistics."""
 
     personal: ClassVar[bool] = True
+    scores_own: ClassVar[bool] = True
     params: PFedMeParams
 
     def train_round(self, received: Received) -> Reply:

@@ -17,6 +17,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedsuite import registry
 from fedsuite.config import from_json
 from fedsuite.core.files import read_document, write_problem
 from fedsuite.core.messages import (
@@ -26,6 +27,7 @@ from fedsuite.core.messages import (
     read_instructions,
     refuse_reference,
     write_results,
+    write_scores,
 )
 from fedsuite.core.protocol import SAVE_MODEL
 from fedsuite.core.settings import UserError
@@ -102,7 +104,33 @@ def _answer(message: Message, context: Context, method: str) -> Message:
         deliver(result, instructions[result.client].places, files)
         for result in _results(instructions, context, method)
     ]
-    return Message(write_results(results), reply_to=message)
+    content = write_results(results)
+    if method == "fit":
+        content.update(write_scores(_scores(instructions, results, context)))
+    return Message(content, reply_to=message)
+
+
+def _scores(
+    instructions: Mapping[int, Instruction], results: list[Result], context: Context
+) -> Iterator[Result]:
+    """Score deployed clients that have trained, if their score is due and theirs alone already.
+
+    A message to a deployed node costs seconds, and so they need no second one.
+    """
+    scored = {
+        result.client: dataclasses.replace(instructions[result.client], params={})
+        for result in results
+        if _scores_own(instructions[result.client].config, result)
+    }
+    yield from _results(scored, context, "evaluate")
+
+
+def _scores_own(header: Mapping[str, Any], result: Result) -> bool:
+    if result.error or result.state_round != header["round"]:
+        return False
+    config = from_json(str(header["run"]))
+    due = header["round"] % config.eval_every == 0 or header["round"] == config.num_rounds
+    return due and config.personal_eval == "on" and registry.find(config.algo).client.scores_own
 
 
 def _results(

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
+from tasks.arrow import pa, pc
 from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import (

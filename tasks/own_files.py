@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-
 from fedsuite.core.settings import UserError, invalid
+from tasks.arrow import csv, pa, pq
 from tasks.datasets import DATASETS
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
@@ -68,7 +65,7 @@ def column_names(path: Path) -> list[str]:
             return []
         try:
             is_csv = _suffix(file) == ".csv"
-            head = pyarrow.csv.open_csv(file).schema if is_csv else pq.read_schema(file)
+            head = csv.open_csv(file).schema if is_csv else pq.read_schema(file)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from None
         found |= dict.fromkeys(head.names)
@@ -166,8 +163,8 @@ def _read_parquet(file: Path) -> pa.Table:
 
 
 def _read_csv(file: Path) -> pa.Table:
-    options = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES)
-    table = pyarrow.csv.read_csv(file, read_options=options)
+    options = csv.ReadOptions(block_size=CSV_BLOCK_BYTES)
+    table = csv.read_csv(file, read_options=options)
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if pa.types.is_binary(kind):
             raise UserError(f"Column '{name}' of '{file}' is not UTF-8. Save the file as UTF-8.")

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from fedsuite.core.protocol import OWN
+from tasks.arrow import pa
 from tasks.cached_arrays import check_form, map_array, open_or_build, read_meta, write_meta
 from tasks.dataset_cache import Dataset, default_cache_dir, is_local
 from tasks.datasets import DATASETS, OWN_SPEC

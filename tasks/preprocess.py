@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedsuite.core.settings import UserError
+from tasks.arrow import pa, pc
 from tasks.shapes import DataShape
 from tasks.sources import Rows
 

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fedsuite.core import seeds
 from fedsuite.core.settings import UserError, invalid
+from tasks.arrow import pa, pc, pq
 
 if TYPE_CHECKING:
     from tasks.datasets import DatasetSpec

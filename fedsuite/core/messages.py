@@ -15,6 +15,7 @@ record                 content
 ``metrics.<client>``   numbers from one client
 ``error.<client>``     the error of one client
 ``state.<client>``     the round of the newest state that a deployed client has on its disk
+``score.<client>``     numbers of one client's score, beside the result of its training
 =====================  ==============================================================
 
 Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled. In a
@@ -229,6 +230,17 @@ def read_result(content: RecordDict, client: int, resolve: Resolve = refuse_refe
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except ProtocolError as problem:
         return Result(client, error=clean_line(str(problem)))
+
+
+def write_scores(results: Iterable[Result]) -> dict[str, MetricRecord]:
+    """Return the records of clients' scores that travel with the results of their training."""
+    return {f"score.{r.client}": MetricRecord(dict(r.metrics)) for r in results if not r.error}
+
+
+def read_score(content: RecordDict, client: int) -> RecordDict | None:
+    """Return the score in a reply to training as the content of a reply to evaluation, if any."""
+    score = content.get(f"score.{client}")
+    return RecordDict({f"metrics.{client}": score}) if isinstance(score, MetricRecord) else None
 
 
 def read_state_round(content: RecordDict, client: int, server_round: int) -> int | None:

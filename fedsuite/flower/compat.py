@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -31,6 +32,7 @@ __all__ = [
     "KEYS_REQUIRED",
     "KEY_IN_USE",
     "SUPERNODE_CONNECTED",
+    "SUPERNODE_POLLING",
     "TRANSPORT_ERRORS",
     "UNREADABLE_REPLY",
     "Run",
@@ -39,6 +41,7 @@ __all__ = [
     "is_simulated",
     "make_run",
     "option_parsers",
+    "poll_superlink",
     "prompt_delivery",
     "replace_dead_workers",
     "set_message_id",
@@ -54,8 +57,10 @@ UNREADABLE_REPLY = ErrorCode.UNKNOWN
 CLIENT_APP_FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 # What a grid raises when the SuperLink cannot be reached, as opposed to a reply it cannot read.
 TRANSPORT_ERRORS = (httpx.HTTPError,)
-# How often processes look for new work, in seconds; Flower's own interval is one second.
-FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
+# How often a guarded SuperNode asks its SuperLink for messages: a variable of the environment.
+SUPERNODE_POLLING = "FEDSUITE_SUPERNODE_POLL_INTERVAL"
+# How often processes look for new work, in seconds; Flower's own intervals are one and three.
+FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25", SUPERNODE_POLLING: "0.5"}
 # The option with which a SuperLink rejects SuperNodes without a registered key.
 KEYS_REQUIRED = "--enable-supernode-auth"
 # What a SuperLink answers if a key is registered already.
@@ -239,6 +244,17 @@ def add_fleet_interceptor(make: Callable[[str], Any]) -> None:
         return create(server_address=server_address, interceptors=interceptors, **options)
 
     setattr(service, create.__name__, create_with_interceptor)
+
+
+def poll_superlink(seconds: float) -> None:
+    """Let the SuperNode of this process wait no longer than this before it looks for work again.
+
+    To be called before the SuperNode is started.
+    """
+    service = import_module("flwr.supernode.start_client_internal")
+    clock = SimpleNamespace(**vars(time))
+    clock.sleep = lambda asked: time.sleep(min(asked, seconds))
+    setattr(service, time.__name__, clock)
 
 
 def set_message_id(message: Message, number: str) -> None:

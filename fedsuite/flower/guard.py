@@ -5,6 +5,9 @@ on the machine, and so does ``flower-supernode ...``. Flower 1.39 has no account
 SuperLink's port can submit code to it, and whoever reaches a SuperNode's can take its work. Both
 listen on loopback here, where the kernel tells whose process has opened a connection. SuperNodes
 may be elsewhere if they need keys; without keys they are subject to the same check.
+
+With ``FEDSUITE_SUPERNODE_POLL_INTERVAL=0.5`` in its environment a SuperNode looks for messages
+every half second, rather than every three seconds.
 """
 
 from __future__ import annotations
@@ -19,12 +22,18 @@ import grpc
 import uvicorn
 
 from fedsuite.core.peers import Address, is_own_peer
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import UserError, invalid
 from fedsuite.flower.commands import SECOND_DOOR, exposure
-from fedsuite.flower.compat import KEYS_REQUIRED, add_fleet_interceptor
+from fedsuite.flower.compat import (
+    KEYS_REQUIRED,
+    SUPERNODE_POLLING,
+    add_fleet_interceptor,
+    poll_superlink,
+)
 
 SUPERLINK = "flower-superlink"
 SERVICES = (SUPERLINK, "flower-supernode")
+LEAST_SECONDS, MOST_SECONDS = 0.01, 3.0
 REFUSAL = "This service answers only processes of the user who started it."
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -42,10 +51,27 @@ def main(command: Sequence[str]) -> Any:
         guard_http()
         if command[0] == SUPERLINK and KEYS_REQUIRED not in command:
             add_fleet_interceptor(OwnNodes)
+    if interval := os.environ.get(SUPERNODE_POLLING):
+        poll_superlink(seconds_of(interval))
     os.environ.pop(SECOND_DOOR, None)
     sys.argv = list(command)
     (service,) = entry_points(group="console_scripts", name=command[0])
     return service.load()()
+
+
+def seconds_of(interval: str) -> float:
+    """Read how often to look for messages; refuse what is no number of seconds."""
+    try:
+        seconds = float(interval)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise invalid(
+            SUPERNODE_POLLING,
+            interval,
+            f"it is a number of seconds from {LEAST_SECONDS} to {MOST_SECONDS}.",
+        )
+    return seconds
 
 
 def guard_http() -> None:

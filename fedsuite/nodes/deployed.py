@@ -25,7 +25,7 @@ from fedsuite.core.protocol import OWN, PARTITION
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, counted
 from fedsuite.core.transport import ByMessage
-from fedsuite.nodes.exchange import exchange
+from fedsuite.nodes.exchange import Scores, exchange
 from fedsuite.nodes.queries import Answer, NodeQueries, Refused, read_answer
 from fedsuite.records.folder import RunFolder
 
@@ -73,6 +73,7 @@ class DeployedNodes:
         self.answers: dict[int, Answer] = {}  # client -> what its node said last
         self.present: dict[int, int] = {}  # client -> its connected node
         self._queries = NodeQueries(question)
+        self._scores = Scores()
         self._newcomers: list[Answer] = []
         self._claims: dict[int, list[int]] = {}  # client -> its nodes, the one that is it first
         self._owners: dict[int, str] = {}  # node -> owner
@@ -116,12 +117,14 @@ class DeployedNodes:
         """Send messages; return the replies that arrive in time."""
         clients = {node: client for client, node in self.present.items()}
         server_round = max((read_round(message.content) for message in messages), default=0)
-        replies = exchange(grid, messages, seconds)
+        known, others = self._scores.answer(messages)
+        replies = exchange(grid, others, seconds)
         for reply in replies:
             if not reply.has_error() and reply.metadata.src_node_id in clients:
                 client = clients[reply.metadata.src_node_id]
                 self._note_state(client, read_state_round(reply.content, client, server_round))
-        return replies
+                self._scores.note(reply, client, server_round)
+        return [*known, *replies]
 
     def refresh(self, grid: Grid) -> None:
         """Find out which nodes are connected; ask the new ones without waiting for an answer."""

@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNNEEDED = {
-    *("datasets", "flwr_datasets", "matplotlib", "mkdocs", "pandas", "ray", "scipy", "sklearn"),
-    *("tensorboard", "torchvision", "torch._dynamo", "torch._inductor", "sympy"),
+    *("datasets", "flwr_datasets", "matplotlib", "mkdocs", "pandas", "pyarrow", "ray", "scipy"),
+    *("sklearn", "tensorboard", "torchvision", "torch._dynamo", "torch._inductor", "sympy"),
     *("fastapi", "sqlalchemy", "uvicorn"),
     *("fedsuite.cli", "fedsuite.engines", "fedsuite.report", "fedsuite.suites", "fedsuite.deploy"),
     *("fedsuite.training", "fedsuite.terminal", "strategies"),
