@@ -46,6 +46,17 @@ class ProcessTree:
             shared = max(shared, info.shared)
         return private + shared
 
+    def others(self) -> int:
+        """Return private memory of all processes that are not of this tree."""
+        self._meet()
+        total = 0
+        for process in psutil.process_iter():
+            if process.pid not in self._known:
+                with suppress(psutil.Error):
+                    info = process.memory_info()
+                    total += info.rss - info.shared
+        return total
+
     def cpu_seconds(self) -> dict[int, float]:
         """Return the processor time each process has used so far."""
         self._meet()
@@ -80,25 +91,32 @@ class MachineMemory:
     """What a command takes of the machine's memory, if nothing else changes while it is watched.
 
     Between watches others may take and give back; what the command held then, it still holds.
+    ``drift`` is by how much the memory of others has changed during watches, at most: if that is
+    much, ``peak`` says little.
     """
 
     def __init__(self) -> None:
         self.peak = 0
+        self.drift = 0
         self._held = 0
         self._before = 0
+        self._drifted = 0
+        self._others = 0
 
-    def begin(self, available: int) -> None:
+    def begin(self, available: int, others: int) -> None:
         """Watch from now on."""
-        self._before = available
+        self._before, self._others = available, others
 
     def sample(self, available: int) -> None:
         """Note what is available."""
         self.peak = max(self.peak, self._held + self._before - available)
 
-    def end(self, available: int) -> None:
+    def end(self, available: int, others: int) -> None:
         """Note what is available, and what the command holds as the watch ends."""
         self.sample(available)
         self._held += self._before - available
+        self._drifted += others - self._others
+        self.drift = max(self.drift, abs(self._drifted))
 
 
 class Watched:
@@ -121,7 +139,7 @@ class Watched:
     def wait_for(self, done: Callable[[], bool], timeout: float) -> bool:
         """Wait until something is done; False if the command ended first or time ran out."""
         deadline, next_sample = time.time() + timeout, 0.0
-        self.machine.begin(available_memory())
+        self.machine.begin(available_memory(), self.tree.others())
         try:
             while not done():
                 now = time.time()
@@ -134,7 +152,7 @@ class Watched:
                 time.sleep(POLL_SECONDS)
             return True
         finally:
-            self.machine.end(available_memory())
+            self.machine.end(available_memory(), self.tree.others())
 
     def wait_end(self, timeout: float) -> bool:
         """Wait for the end; False if time ran out."""

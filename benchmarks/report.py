@@ -46,6 +46,7 @@ class Trial:
     training: Sequence[Training] = ()
     error: str = ""
     machine_bytes: int = 0
+    drift_bytes: int = 0  # change of other processes' memory meanwhile
 
     @property
     def startup(self) -> float:
@@ -127,14 +128,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def rounds_table(report: WorkloadReport) -> str:
     """Write a workload's main table."""
     header = ["variant", "median s/round", "quartiles", "x (b)", "start-up s", "first round s"]
-    header += ["teardown s", "processes MB", "machine MB", "final accuracy", "final loss"]
+    header += [
+        "teardown s",
+        "processes MB",
+        "machine MB",
+        "others MB",
+        "final accuracy",
+        "final loss",
+    ]
     return table(header, [_row(report, variant) for variant in report.trials])
 
 
 def _row(report: WorkloadReport, variant: str) -> list[str]:
     trial = report.trials[variant]
     if trial.error:
-        return [LABELS[variant], "failed", *["-"] * 9]
+        return [LABELS[variant], "failed", *["-"] * 10]
     low, high = quartiles(trial.steady)
     found = ratios(report.trials, variant, REFERENCE)
     return [
@@ -147,6 +155,7 @@ def _row(report: WorkloadReport, variant: str) -> list[str]:
         f"{trial.teardown:.1f}",
         f"{trial.peak_bytes / MEGABYTE:,.0f}",
         f"{trial.machine_bytes / MEGABYTE:,.0f}",
+        f"{trial.drift_bytes / MEGABYTE:,.0f}",
         f"{trial.rounds[-1].accuracy:.4f}",
         f"{trial.rounds[-1].loss:.4f}",
     ]

@@ -217,7 +217,8 @@ def describe_machine() -> list[str]:
         "anew as contiguous NCHW, and that slower layout is part of what (c) costs",
         "memory: *processes* is private memory of the whole process tree, and shared memory once; "
         "*machine* is by how much less memory is available than before the variant's start "
-        "(MemAvailable, every 0.2 s), peaks both",
+        "(MemAvailable, every 0.2 s), peaks both; *others* is by how much the private memory of "
+        "other processes changed meanwhile, which should be next to nothing",
     ]
 
 

@@ -73,6 +73,7 @@ class Player:
             training=self._training(),
             error=self.error,
             machine_bytes=self.watched.machine.peak,
+            drift_bytes=self.watched.machine.drift,
         )
 
     def _command(self, settings: Mapping[str, str], job: Path) -> list[str]:

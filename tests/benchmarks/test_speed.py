@@ -60,7 +60,7 @@ def test_table_says_medians_and_names_a_failed_variant() -> None:
     page = workload(a=trial([9, 1], error="died"), b=trial([8, 2, 4]))
     lines = report.rounds_table(page).splitlines()
     assert lines[2].split(" | ")[1] == "failed"
-    own = "| 3.000 | 2.500-3.500 | 1.00 | 2.0 | 8.0 | 3.0 | 5 | 7 | 0.3000 | 0.3333 |"
+    own = "| 3.000 | 2.500-3.500 | 1.00 | 2.0 | 8.0 | 3.0 | 5 | 7 | 0 | 0.3000 | 0.3333 |"
     assert lines[3] == f"| {report.LABELS['b']} {own}"
     costs = [StepCost("x", 0.0015, 1.25, (1.2, 1.3)), StepCost("y", error="no | way")]
     steps = report.steps_table(costs)
@@ -148,14 +148,14 @@ def test_gated_fedavg_is_fedavg_and_records_its_wait(experiment: Callable[..., P
 def test_memory_of_the_machine_is_counted_while_it_is_watched_alone() -> None:
     """Down 3 and back to 1 held; others take 4 of it; then down 5 more: 6 in all."""
     memory = MachineMemory()
-    memory.begin(20)
+    memory.begin(20, others=30)
     memory.sample(17)
-    memory.end(19)
-    assert memory.peak == 3
-    memory.begin(15)
+    memory.end(19, others=28)
+    assert (memory.peak, memory.drift) == (3, 2)
+    memory.begin(15, others=32)
     memory.sample(10)
-    memory.end(14)
-    assert memory.peak == 6
+    memory.end(14, others=33)
+    assert (memory.peak, memory.drift) == (6, 2)
 
 
 def test_a_watched_command_counts_its_children_and_ends_them(tmp_path: Path) -> None:

@@ -48,6 +48,14 @@ def test_replies_memory_and_what_is_beside_training_are_judged() -> None:
     assert [verdict.met for verdict in failures] == [None, None, None]
 
 
+def test_memory_is_not_judged_while_others_change() -> None:
+    targets = Targets(machine_gigabytes=3.0)
+    unsteady = dataclasses.replace(trial(9, 1), drift_bytes=1_500_000_000)
+    (memory,) = of_workload(WorkloadReport("W", "title", "data", targets, {"d": unsteady}))
+    assert memory.met is None
+    assert memory.measured == "2.50 GB, while other processes changed by 1.50 GB"
+
+
 def test_limits_themselves_are_met() -> None:
     assert at_most("x", 2.0, " s", [2.0]).met and not at_most("x", 2.0, " s", [2.01]).met
     assert at_least("x", 2.0, " s", [2.0]).met and not at_least("x", 2.0, " s", [1.99]).met
