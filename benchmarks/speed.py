@@ -83,7 +83,9 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
     """Return the report of everything asked for."""
     usual = SMOKE if arguments.quick else FULL
     effort = dataclasses.replace(usual, rounds=arguments.rounds or usual.rounds)
-    asked = arguments.workloads or (QUICK if arguments.quick else WORKLOADS)
+    asked = arguments.workloads
+    if asked is None:
+        asked = QUICK if arguments.quick else list(WORKLOADS)
     notes = [f"load average before: {_load()}", f"available memory before: {_available()}"]
     reports = []
     for name in asked:
@@ -270,7 +272,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=_at_least_two, help="rounds of W1 and W2 (10)")
     parser.add_argument("--data-root", type=Path, default=MIRROR, help=f"parquet ({MIRROR})")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--workloads", nargs="*", choices=WORKLOADS, help="all by default")
+    parser.add_argument("--workloads", nargs="*", choices=WORKLOADS, help="by default all; or none")
     parser.add_argument("--variants", default="".join(LABELS), help="some of abcde, e = (d) inline")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     return parser
