@@ -31,6 +31,7 @@ class RoundTime:
     went: float
     back: float | None = None
     evaluate_seconds: float = 0.0
+    clients: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Trial:
     rounds: Sequence[RoundTime] = ()
     training: Sequence[Training] = ()
     error: str = ""
+    machine_bytes: int = 0
+    drift_bytes: int = 0  # change of other processes' memory meanwhile
 
     @property
     def startup(self) -> float:
@@ -78,13 +81,24 @@ class StepCost:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What is asked of the suite, on Ray; 0 where nothing is."""
+
+    of_plain_loop: float = 0.0
+    ahead_of_flower: float = 0.0
+    replies: int = 0
+    machine_gigabytes: float = 0.0
+    beside_training: float = 0.0
+
+
+@dataclass(frozen=True)
 class WorkloadReport:
     """All that was measured of one workload."""
 
     name: str
     title: str
     data: str
-    target: float
+    targets: Targets = Targets()
     trials: Mapping[str, Trial] = field(default_factory=dict)
     steps: Sequence[StepCost] = ()
 
@@ -105,25 +119,6 @@ def ratios(trials: Mapping[str, Trial], variant: str, to: str) -> list[float]:
     return [a / b for a, b in zip(own.steady, other.steady, strict=True)]
 
 
-def verdicts(report: WorkloadReport) -> list[str]:
-    """Return for each target whether it is met."""
-    lines = []
-    for other, target, exact in ((REFERENCE, report.target, True), (PLAIN_FLOWER, 1.0, False)):
-        found = ratios(report.trials, OURS, other)
-        line = f"- {report.name}, fedsuite on ray against {LABELS[other].split(',')[0]}: "
-        if not found:
-            lines.append(f"{line}**not measured**")
-            continue
-        value, (low, high) = statistics.median(found), quartiles(found)
-        met = value <= target if exact else value < target
-        wanted = f"at most {target:.2f}x" if exact else "less than 1x"
-        lines.append(
-            f"{line}{value:.2f}x (quartiles {low:.2f} to {high:.2f}), target {wanted}: "
-            f"**{'met' if met else 'missed'}**"
-        )
-    return lines
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a Markdown table, the first column to the left and numbers to the right."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
@@ -133,14 +128,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def rounds_table(report: WorkloadReport) -> str:
     """Write a workload's main table."""
     header = ["variant", "median s/round", "quartiles", "x (b)", "start-up s", "first round s"]
-    header += ["teardown s", "peak MB", "final accuracy", "final loss"]
+    header += [
+        "teardown s",
+        "processes MB",
+        "machine MB",
+        "others MB",
+        "final accuracy",
+        "final loss",
+    ]
     return table(header, [_row(report, variant) for variant in report.trials])
 
 
 def _row(report: WorkloadReport, variant: str) -> list[str]:
     trial = report.trials[variant]
     if trial.error:
-        return [LABELS[variant], "failed", *["-"] * 8]
+        return [LABELS[variant], "failed", *["-"] * 10]
     low, high = quartiles(trial.steady)
     found = ratios(report.trials, variant, REFERENCE)
     return [
@@ -152,6 +154,8 @@ def _row(report: WorkloadReport, variant: str) -> list[str]:
         f"{trial.rounds[0].seconds:.1f}",
         f"{trial.teardown:.1f}",
         f"{trial.peak_bytes / MEGABYTE:,.0f}",
+        f"{trial.machine_bytes / MEGABYTE:,.0f}",
+        f"{trial.drift_bytes / MEGABYTE:,.0f}",
         f"{trial.rounds[-1].accuracy:.4f}",
         f"{trial.rounds[-1].loss:.4f}",
     ]
@@ -175,6 +179,12 @@ def breakdown(trial: Trial) -> list[float]:
     columns = [trial.steady, [part.busiest_node for part in parts], rests]
     columns += [[part.all_clients for part in parts], trial.between or [0.0]]
     return [statistics.median(column) for column in columns]
+
+
+def beside_training(trial: Trial) -> float:
+    """Return the median seconds of a round, and of what follows it, without its training."""
+    _, _, rest, _, between = breakdown(trial)
+    return rest + between
 
 
 def evaluation_note(report: WorkloadReport) -> str:
@@ -204,18 +214,6 @@ def steps_table(costs: Sequence[StepCost]) -> str:
     return table(("algorithm", "ms/step", "x fedavg", "quartiles"), rows)
 
 
-def step_verdicts(costs: Sequence[StepCost]) -> list[str]:
-    """Hold the local corrections against what they may cost."""
-    found = {cost.algo: cost.ratio for cost in costs if not cost.error}
-    lines = [
-        f"- {algo}: {found[algo]:.3f}x fedavg, target at most {limit:.2f}x: "
-        f"**{'met' if found[algo] <= limit else 'missed'}**"
-        for algo, limit in STEP_TARGETS.items()
-        if algo in found
-    ]
-    return ["\n".join(lines)] if lines else []
-
-
 def failures(report: WorkloadReport) -> list[str]:
     """Quote what failed variants said."""
     return [
@@ -225,27 +223,24 @@ def failures(report: WorkloadReport) -> list[str]:
     ]
 
 
-def markdown(
-    machine: Sequence[str], notes: Sequence[str], reports: Sequence[WorkloadReport]
-) -> str:
-    """Write the whole report."""
-    sections = ["# Speed", "\n".join(f"- {line}" for line in (*machine, *notes))]
-    timed = [report for report in reports if report.trials]
-    if timed:
-        lines = [line for report in timed for line in verdicts(report)]
-        sections += ["## Verdict", "\n".join(lines)]
-    for report in timed:
-        sections += [f"## {report.name}: {report.title}", report.data, rounds_table(report)]
-        sections += [
-            *failures(report),
-            f"### {report.name}: where fedsuite's rounds spend their time",
-        ]
-        sections += [breakdown_table(report), BREAKDOWN_NOTE, evaluation_note(report)]
-    for report in reports:
-        if report.steps:
-            sections += [f"## Local step cost, {report.name}'s model", STEPS_NOTE]
-            sections += [steps_table(report.steps), *step_verdicts(report.steps)]
-    return "\n\n".join(section for section in sections if section) + "\n"
+def workload_sections(report: WorkloadReport) -> list[str]:
+    """Write what a workload's rounds took."""
+    return [
+        f"## {report.name}: {report.title}",
+        report.data,
+        rounds_table(report),
+        *failures(report),
+        f"### {report.name}: where fedsuite's rounds spend their time",
+        breakdown_table(report),
+        BREAKDOWN_NOTE,
+        evaluation_note(report),
+    ]
+
+
+def steps_sections(report: WorkloadReport) -> list[str]:
+    """Write what local steps took with a workload's model."""
+    title = f"## Local step cost, {report.name}'s model"
+    return [title, STEPS_NOTE, steps_table(report.steps)]
 
 
 STEPS_NOTE = (

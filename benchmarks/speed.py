@@ -1,12 +1,14 @@
 """``make bench``: how fast the suite is, beside plain PyTorch and plain Flower, in one run.
 
-All variants of a workload are alive at the same time and take turns, one round each; rounds are
-timed inside a variant, start-up, teardown and memory from outside. Needs about 10 GB of memory.
+All variants of a workload are alive at the same time and take turns, one round each; of W3 and W4
+each has the machine to itself. Rounds are timed inside a variant, start-up, teardown and memory
+from outside. Needs about 14 GB of memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import platform
 import shutil
@@ -20,10 +22,25 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.report import LABELS, StepCost, Trial, WorkloadReport, markdown
+from benchmarks import fixed_cost, round_cost
+from benchmarks.job import open_job
+from benchmarks.measure import available_memory
+from benchmarks.report import (
+    LABELS,
+    OURS,
+    PLAIN_FLOWER,
+    StepCost,
+    Trial,
+    WorkloadReport,
+    steps_sections,
+    workload_sections,
+)
+from benchmarks.round_cost import Measured, Size, measured_round
 from benchmarks.steps import step_costs
+from benchmarks.suite_runs import NODES
 from benchmarks.turns import take_turns
-from benchmarks.workloads import WORKLOADS, Workload, export, provide
+from benchmarks.verdicts import Verdict, of_steps, of_workload, verdict_table
+from benchmarks.workloads import COST_RUNS, QUICK, WORKLOADS, Workload, export, provide
 
 PROJECT = Path(__file__).resolve().parent.parent
 MIRROR = PROJECT.parent / "shared" / "data"
@@ -36,10 +53,12 @@ class Effort:
     rounds: int
     step_seconds: float
     steps: int
+    repeats: int
 
 
-FULL = Effort(rounds=16, step_seconds=8.0, steps=50)
-QUICK = Effort(rounds=3, step_seconds=0.0, steps=10)
+FULL = Effort(rounds=10, step_seconds=4.0, steps=50, repeats=3)
+SMOKE = Effort(rounds=3, step_seconds=0.0, steps=10, repeats=0)
+PARTS = ("rounds", "steps", "fixed", "model")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,47 +81,116 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
     """Return the report of everything asked for."""
-    usual = QUICK if arguments.quick else FULL
-    effort = Effort(arguments.rounds or usual.rounds, usual.step_seconds, usual.steps)
-    notes = [f"load average before: {_load()}"]
+    usual = SMOKE if arguments.quick else FULL
+    effort = dataclasses.replace(usual, rounds=arguments.rounds or usual.rounds)
+    asked = arguments.workloads
+    if asked is None:
+        asked = QUICK if arguments.quick else list(WORKLOADS)
+    notes = [f"load average before: {_load()}", f"available memory before: {_available()}"]
     reports = []
-    for name in arguments.workloads:
+    for name in asked:
         workload = WORKLOADS[name].quick if arguments.quick else WORKLOADS[name]
-        own = folder / name
-        own.mkdir()
-        reports.append(_measure_workload(workload, arguments, effort, own))
-        shutil.rmtree(own, ignore_errors=True)
+        reports.append(_measure_workload(workload, arguments, effort, folder / name))
+    verdicts, sections = _judge(reports)
+    if "fixed" in arguments.parts and effort.repeats:
+        _say("the fixed cost of a run")
+        cost = fixed_cost.measure(effort.repeats)
+        verdicts += cost.verdicts()
+        sections += cost.sections()
+    if "model" in arguments.parts and effort.repeats:
+        sections += ["## A model of a round's cost", COST_NOTE]
+        sections.append(_cost_model(arguments, folder))
     notes += [f"load average after: {_load()}", _how(effort, arguments.quick)]
-    return markdown(describe_machine(), notes, reports)
+    lines = "\n".join(f"- {line}" for line in (*describe_machine(), *notes))
+    head = ["# Speed", lines, "## Verdict", verdict_table(verdicts)]
+    return "\n\n".join(filter(None, [*head, *sections])) + "\n"
+
+
+def _judge(reports: Sequence[WorkloadReport]) -> tuple[list[Verdict], list[str]]:
+    """Return the verdicts on workloads and their sections, those of local steps last."""
+    timed = [report for report in reports if report.trials]
+    stepped = [report for report in reports if report.steps]
+    verdicts = [verdict for report in timed for verdict in of_workload(report)]
+    verdicts += [verdict for report in stepped for verdict in of_steps(report.name, report.steps)]
+    sections = [section for report in timed for section in workload_sections(report)]
+    sections += [section for report in stepped for section in steps_sections(report)]
+    return verdicts, sections
 
 
 def _measure_workload(
     workload: Workload, arguments: argparse.Namespace, effort: Effort, folder: Path
 ) -> WorkloadReport:
-    mirror = arguments.data_root.expanduser().absolute()
-    root, source = provide(workload, mirror, folder / "data", arguments.quick)
-    job, settings = folder / "job", workload.settings(root, effort.rounds)
+    rounds = workload.rounds or effort.rounds
+    steps: list[StepCost] = []
+    with _provided(workload, arguments, folder) as (root, source):
+        shape = export(workload, root, rounds, folder / "job")
+        trials: dict[str, Trial] = {}
+        idle = 0.0
+        variants = [v for v in workload.variants if v in arguments.variants]
+        if "rounds" in arguments.parts:
+            for group in ["".join(variants)] if workload.by_turns else variants:
+                found, idle = _run(workload, group, root, rounds, folder)
+                trials |= found
+        if "steps" in arguments.parts and workload.has_step_costs:
+            _say(f"{workload.name}: local step cost")
+            steps = step_costs(workload, root, folder / "steps", effort.steps, effort.step_seconds)
+    data = f"{source[:1].upper()}{source[1:]}: {shape}."
+    if len(variants) > 1 and workload.by_turns:
+        data += (
+            f" While they wait for their turns, all variants together take {idle:.0%} of a core."
+        )
+    title = f"{workload.title}, {rounds} rounds"
+    return WorkloadReport(workload.name, title, data, workload.targets, trials, steps)
+
+
+def _cost_model(arguments: argparse.Namespace, folder: Path) -> str:
+    """Measure a round at several sizes; return the model's constants and how well it fits."""
+    found: dict[str, list[Measured]] = {}
+    for workload in COST_RUNS:
+        own = folder / f"{workload.name}-{workload.num_clients}"
+        with _provided(workload, arguments, own) as (root, _):
+            export(workload, root, workload.rounds, own / "job")
+            trials, _ = _run(workload, OURS, root, workload.rounds, own)
+            model = open_job(own / "job")[0].build_model()
+        if trials[OURS].error:
+            return trials[OURS].error
+        size = Size(sum(p.numel() for p in model.parameters()), workload.num_clients, NODES["ray"])
+        found.setdefault(workload.model, []).append(measured_round(trials[OURS], size))
+    small = {model: runs[:-1] for model, runs in found.items()}
+    return round_cost.report(small, {model: runs[-1:] for model, runs in found.items()})
+
+
+def _run(
+    workload: Workload, variants: str, root: Path, rounds: int, folder: Path
+) -> tuple[dict[str, Trial], float]:
+    """Run variants in turn, or say why they do not fit."""
+    free = available_memory() / 1e9
+    if variants == PLAIN_FLOWER and free < workload.flower_gigabytes:
+        needs = f"It needs about {workload.flower_gigabytes:g} GB, and {free:.1f} GB are available."
+        return {PLAIN_FLOWER: Trial(0.0, 0.0, 0.0, 0, error=needs)}, 0.0
+    settings, variables = workload.settings(root, rounds), _variables(folder.parent)
 
     def say(text: str) -> None:
-        print(f"{workload.name}: {text}", file=sys.stderr, flush=True)
+        _say(f"{workload.name}: {text}")
 
-    trials: dict[str, Trial] = {}
-    idle = 0.0
-    steps: list[StepCost] = []
+    return take_turns(variants, settings, folder / "job", folder, variables, say)
+
+
+@contextmanager
+def _provided(
+    workload: Workload, arguments: argparse.Namespace, folder: Path
+) -> Iterator[tuple[Path, str]]:
+    """Give a workload its data, and a folder for the time it is measured."""
+    folder.mkdir()
+    mirror = arguments.data_root.expanduser().absolute()
+    root, source = provide(workload, mirror, folder / "data", arguments.quick)
     with _cache(None if root == mirror else folder / "cache"):
-        shape = export(workload, root, effort.rounds, job)
-        if arguments.variants:
-            variables = _variables(folder.parent)
-            trials, idle = take_turns(arguments.variants, settings, job, folder, variables, say)
-        if not arguments.no_steps:
-            say("local step cost")
-            steps = step_costs(workload, root, folder / "steps", effort.steps, effort.step_seconds)
-    title = f"{workload.title}, {effort.rounds} rounds"
-    data = (
-        f"{source[:1].upper()}{source[1:]}: {shape}. While they wait for their turns, all variants "
-        f"together take {idle:.0%} of one core."
-    )
-    return WorkloadReport(workload.name, title, data, workload.target, trials, steps)
+        yield root, source
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -129,7 +217,10 @@ def describe_machine() -> list[str]:
         "(a) and (b) take 1 or 2, whichever is quicker, (c) and fedsuite what they take by default",
         "images: (a), (b) and fedsuite hold them channels-last; (c)'s DataLoader stacks each batch "
         "anew as contiguous NCHW, and that slower layout is part of what (c) costs",
-        "peak memory: private memory of the whole process tree, shared memory once",
+        "memory: *processes* is private memory of the whole process tree, and shared memory once; "
+        "*machine* is by how much less memory is available than before the variant's start "
+        "(MemAvailable, every 0.2 s), peaks both; *others* is by how much the private memory of "
+        "other processes changed meanwhile, which should be next to nothing",
     ]
 
 
@@ -142,11 +233,22 @@ def _how(effort: Effort, quick: bool) -> str:
     return text + (". **Quick run with fewer rows: not a measurement.**" if quick else "")
 
 
+COST_NOTE = (
+    "fedsuite on Ray, one local step, two workers, few test rows; seconds are medians, with what "
+    "follows a round (record, checkpoint). Constants are fitted to the small runs of each model, "
+    "and the largest is predicted with them."
+)
+
+
 def _cpu_model() -> str:
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown processor"
+
+
+def _available() -> str:
+    return f"{available_memory() / 1e9:.1f} GB"
 
 
 def _load() -> str:
@@ -167,12 +269,12 @@ def _variables(temporary: Path) -> dict[str, str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds and rows: a smoke run")
-    parser.add_argument("--rounds", type=_at_least_two, help="rounds of each variant (16)")
+    parser.add_argument("--rounds", type=_at_least_two, help="rounds of W1 and W2 (10)")
     parser.add_argument("--data-root", type=Path, default=MIRROR, help=f"parquet ({MIRROR})")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="*", choices=WORKLOADS, help="by default all; or none")
     parser.add_argument("--variants", default="".join(LABELS), help="some of abcde, e = (d) inline")
-    parser.add_argument("--no-steps", action="store_true", help="leave the step costs out")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     return parser
 
 

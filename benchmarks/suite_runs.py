@@ -41,6 +41,7 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
             "seconds": row["wall_seconds"] - row["gate_seconds"],
             "accuracy": row["accuracy"],
             "loss": row["loss"],
+            "clients": row["clients"],
         }
         for row in read_lines(RunFolder(folder).history_file)
         if row["round"] > 0

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SIDE, CLASSES = 28, 10
+CLASSES = 10
 NUMBERS = (
     "age",
     "fnlwgt",
@@ -41,7 +41,7 @@ def write_split(folder: Path, split: str, table: pa.Table) -> None:
 
 def write_synthetic(dataset: str, root: Path, train_rows: int, test_rows: int) -> None:
     """Write a stand-in for a dataset into a data-root."""
-    make = {"fashion-mnist": images, "adult": census}[dataset]
+    make = {"fashion-mnist": images, "cifar10": photos, "adult": census}[dataset]
     folder = root / dataset.replace("-", "_")
     draw = np.random.default_rng(0)
     table = make(train_rows + test_rows, draw)
@@ -50,19 +50,33 @@ def write_synthetic(dataset: str, root: Path, train_rows: int, test_rows: int) -
 
 
 def images(rows: int, draw: np.random.Generator) -> pa.Table:
-    """Draw noisy copies of one coarse pattern per class."""
+    """Draw 28x28 images in grey."""
+    labels = draw.integers(CLASSES, size=rows)
+    return pa.table({"image": _noisy_patterns(labels, (28, 28), draw), "label": labels})
+
+
+def photos(rows: int, draw: np.random.Generator) -> pa.Table:
+    """Draw 32x32 images in colour."""
+    labels = draw.integers(CLASSES, size=rows)
+    return pa.table({"img": _noisy_patterns(labels, (32, 32, 3), draw), "label": labels})
+
+
+def _noisy_patterns(
+    labels: np.ndarray, shape: tuple[int, ...], draw: np.random.Generator
+) -> list[dict[str, bytes]]:
+    """Draw noisy copies of one coarse pattern per class, as PNG."""
     from PIL import Image
 
-    patterns = draw.normal(128, 40, (CLASSES, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
-    labels = draw.integers(CLASSES, size=rows)
+    coarse = draw.normal(128, 40, (CLASSES, shape[0] // 4, shape[1] // 4, *shape[2:]))
+    patterns = coarse.repeat(4, axis=1).repeat(4, axis=2)
     encoded = []
     for label in labels:
-        pixels = patterns[label] + draw.normal(0, 60, (SIDE, SIDE))
+        pixels = patterns[label] + draw.normal(0, 60, shape)
         png = io.BytesIO()
         image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
         image.save(png, format="png", compress_level=1)
         encoded.append({"bytes": png.getvalue()})
-    return pa.table({"image": encoded, "label": labels})
+    return encoded
 
 
 def census(rows: int, draw: np.random.Generator) -> pa.Table:

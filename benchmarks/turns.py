@@ -72,6 +72,8 @@ class Player:
             rounds=[self._round_time(row) for row in rows],
             training=self._training(),
             error=self.error,
+            machine_bytes=self.watched.machine.peak,
+            drift_bytes=self.watched.machine.drift,
         )
 
     def _command(self, settings: Mapping[str, str], job: Path) -> list[str]:

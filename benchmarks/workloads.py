@@ -1,4 +1,4 @@
-"""The two workloads, where their data comes from, and their export for the baselines."""
+"""The workloads, where their data comes from, and their export for the baselines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.job import Job, save_arrays
+from benchmarks.report import LABELS, Targets
 from benchmarks.synthetic import write_split, write_synthetic
 from fedsuite.config import RunConfig, parse
 from fedsuite.core import seeds
@@ -30,9 +31,15 @@ class Workload:
     local_steps: int
     train_rows: int
     test_rows: int
-    target: float
+    targets: Targets
     batch_size: int = 64
     lr: float = 0.01
+    variants: str = "".join(LABELS)
+    rounds: int = 0  # 0: as many as asked for
+    eval_rows: int = 0  # 0: all
+    has_step_costs: bool = True
+    flower_gigabytes: float = 0.0  # memory that (c) needs
+    by_turns: bool = True  # or one variant after the other, each with the machine to itself
 
     def settings(self, data_root: Path, rounds: int) -> dict[str, str]:
         """Return the suite's settings for this workload."""
@@ -50,6 +57,7 @@ class Workload:
             "lr": str(self.lr),
             "data-root": str(data_root),
             "device": "cpu",
+            "eval-rows": str(self.eval_rows),
         }
 
     def config(self, data_root: Path, rounds: int) -> RunConfig:
@@ -63,8 +71,9 @@ class Workload:
             self,
             train_rows=self.train_rows // 5,
             test_rows=self.test_rows // 5,
-            local_steps=self.local_steps // 5,
+            local_steps=-(-self.local_steps // 5),
             num_clients=min(self.num_clients, 50),
+            rounds=0,
         )
 
 
@@ -78,7 +87,7 @@ W1 = Workload(
     local_steps=0,
     train_rows=60_000,
     test_rows=10_000,
-    target=1.10,
+    targets=Targets(of_plain_loop=0.95, ahead_of_flower=1.4),
 )
 W2 = Workload(
     name="W2",
@@ -90,9 +99,48 @@ W2 = Workload(
     local_steps=100,
     train_rows=32_561,
     test_rows=16_281,
-    target=0.80,
+    targets=Targets(of_plain_loop=0.30, ahead_of_flower=6.0),
 )
-WORKLOADS = {workload.name: workload for workload in (W1, W2)}
+W3 = Workload(
+    name="W3",
+    title="CIFAR-10, iid, ResNet-18, 100 clients, one local step of 2 images",
+    dataset="cifar10",
+    model="resnet18",
+    partition="iid",
+    num_clients=100,
+    local_steps=1,
+    train_rows=50_000,
+    test_rows=10_000,
+    targets=Targets(replies=100, machine_gigabytes=6.0, beside_training=3.0),
+    batch_size=2,
+    variants="cd",
+    rounds=5,
+    eval_rows=16,
+    has_step_costs=False,
+    flower_gigabytes=12.0,
+    by_turns=False,
+)
+W4 = dataclasses.replace(
+    W2,
+    name="W4",
+    title="Adult, iid, MLP 32-16-8, 1,000 clients, ten local steps",
+    num_clients=1000,
+    local_steps=10,
+    targets=Targets(replies=1000, machine_gigabytes=3.0),
+    variants="d",
+    rounds=5,
+    has_step_costs=False,
+)
+WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4)}
+QUICK = ("W1", "W2")
+# One step of both models at growing sizes, for the model of a round's cost.
+COST_RUNS = [
+    *(
+        dataclasses.replace(W4, num_clients=n, local_steps=1, batch_size=10, eval_rows=16)
+        for n in (100, 1000, 3000)
+    ),
+    *(dataclasses.replace(W3, num_clients=n, rounds=4) for n in (10, 30, 100)),
+]
 
 
 def provide(workload: Workload, mirror: Path, root: Path, shorten: bool) -> tuple[Path, str]:
@@ -113,7 +161,8 @@ def export(workload: Workload, data_root: Path, rounds: int, folder: Path) -> st
     """Write the suite's own rows and split as plain arrays; return a word on their shape."""
     config = workload.config(data_root, rounds)
     task = open_task(config.task)
-    save_arrays(folder, task.dataset.x, task.dataset.y, task.split.train, task.split.test)
+    test = task.split.test[: workload.eval_rows or None]
+    save_arrays(folder, task.dataset.x, task.dataset.y, task.split.train, test)
     Job(
         model=config.model,
         model_seed=seeds.integer(config.seed, "model"),
@@ -128,7 +177,7 @@ def export(workload: Workload, data_root: Path, rounds: int, folder: Path) -> st
     return (
         f"{len(sizes)} clients of {min(sizes)} to {max(sizes)} rows, "
         f"{' x '.join(map(str, task.shape.input_shape))} inputs, {task.shape.num_classes} classes, "
-        f"{len(task.split.test):,} test rows"
+        f"{len(test):,} test rows"
     )
 
 

@@ -15,6 +15,7 @@ import shutil
 import weakref
 from collections.abc import Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -208,7 +209,7 @@ class ByReference:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 os.close(os.open(path, flags, 0o600))
             if path.stat().st_size < size:
-                os.truncate(path, size)
+                enlarge(path, size, reserve=letter == DISK)
             self._sizes[key] = path.stat().st_size
         self._current[key] = name
         return name
@@ -251,6 +252,21 @@ class ByReference:
             self._maps[name] = map_file(path, mmap.ACCESS_COPY, size)
             self._held.append(weakref.ref(self._maps[name]))
         return view(self._maps[name], place)
+
+
+def enlarge(path: Path, size: int, reserve: bool) -> None:
+    """Give a file a size; ``reserve`` its blocks at once, not one by one as it is written.
+
+    On ext4 the first write to reserved blocks takes a tenth of the time.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        if reserve:
+            os.posix_fallocate(file, 0, size)
+        else:
+            os.truncate(file, size)
+    finally:
+        os.close(file)
 
 
 def deliver(result: Result, places: Mapping[str, Reference], files: VectorFiles | None) -> Result:

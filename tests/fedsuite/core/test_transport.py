@@ -226,3 +226,13 @@ def test_a_full_disk_is_the_clients_error(
     with pytest.raises(OSError, match="No space left"):
         server.zeros((2, transport.SMALL))
     assert names(files) == {f"{MEMORY}1-0"}
+
+
+def test_a_matrix_on_the_disk_has_its_blocks_before_it_is_written(
+    files: VectorFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "memory_room", lambda _: 0)
+    server = ByReference(files)
+    server.begin({"update": 5000}, [0, 1, 2])
+    status = files.path(f"{DISK}1-0").stat()
+    assert status.st_size == 60_000 and status.st_blocks * 512 >= 60_000

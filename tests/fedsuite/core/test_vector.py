@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedsuite.core.vector import (
+    BLOCK,
     cosines,
     last_layer,
     layers,
@@ -79,6 +80,11 @@ def test_the_mean_of_rows_is_plain_and_summed_in_float64() -> None:
     """In float32, 2^24 + 1 is 2^24, and the mean of the second column would be 2^23."""
     rows = np.array([[2, 2**24], [4, 1]], np.float32)
     assert mean_row(rows).tolist() == [3, (2**24 + 1) / 2]
+
+
+def test_a_mean_in_blocks_is_the_same_bits() -> None:
+    rows = np.random.default_rng(0).normal(size=(9, 2 * BLOCK + 1)).astype(np.float32)
+    assert np.array_equal(mean_row(rows), rows.mean(axis=0, dtype=np.float64))
 
 
 def test_parts_lie_end_to_end() -> None:
