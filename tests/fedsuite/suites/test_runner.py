@@ -222,7 +222,7 @@ def test_a_killed_suite_gives_the_report_of_one_never_stopped(
     for place in ("killed", "whole"):
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
-        write("mine", ["taco", "fedadw"], rounds=60)
+        write("mine", ["taco", "fedadw"], rounds=30)
         if place == "killed":
             assert kill_midway(), "it was over before it could be killed"
         else:
