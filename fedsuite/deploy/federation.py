@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ PLAN = "federation.json"
 SUPERLINK = "superlink"
 LOOPBACK = "127.0.0.1"
 PRIVATE = ("certs", "keys", "logs", "nodes", "pids", "superlink")
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.2
+REJECTED_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,7 @@ def restart_supernode(federation: Federation, node: SuperNode) -> Process:
             time.sleep(POLL_SECONDS)
         if time.monotonic() >= deadline:
             raise UserError(f"{node.name} does not connect again. {log_tail(log)}")
+        time.sleep(REJECTED_SECONDS)
 
 
 def await_nodes(federation: Federation, count: int, processes: Sequence[Process] = ()) -> None:
@@ -245,16 +248,25 @@ def await_nodes(federation: Federation, count: int, processes: Sequence[Process]
             if not process.is_running():
                 log = federation.log(process.name)
                 raise UserError(f"{process.name} has ended. {log_tail(log)}")
-        try:
+        time.sleep(POLL_SECONDS)
+        if not _have_connected(federation, processes):
+            continue
+        with suppress(CommandFailed):
             if len(online_nodes(federation.connection, federation.home)) >= count:
                 return
-        except CommandFailed:
-            pass
-        time.sleep(POLL_SECONDS)
     logs = federation.log(federation.nodes[0].name)
     raise UserError(
         f"{count} SuperNodes are not online after {START_SECONDS:.0f} s. {log_tail(logs)}"
     )
+
+
+def _have_connected(federation: Federation, processes: Sequence[Process]) -> bool:
+    """Return whether all SuperNodes among these have been accepted, now or in an earlier life.
+
+    Their logs tell it at once; to ask the SuperLink is a process that takes seconds.
+    """
+    logs = [federation.log(process.name) for process in processes if process.name != SUPERLINK]
+    return all(log.exists() and SUPERNODE_CONNECTED in log.read_bytes() for log in logs)
 
 
 def _start(federation: Federation, name: str, command: list[str], home: Path) -> Process:

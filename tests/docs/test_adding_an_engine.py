@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsuite.cli.main import main
 from fedsuite.core.files import read_document
 
 ROOT = Path(__file__).parents[2]
@@ -49,25 +50,30 @@ def fedsuite(source: Path, folder: Path, *words: str) -> subprocess.CompletedPro
     )
 
 
-def test_the_pages_engine_gives_the_inline_bits(source: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pooled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the page's run."""
+    place = tmp_path_factory.mktemp("pooled")
     command, *words = shlex.split(BLOCKS["command"])
     assert command == "fedsuite"
-    for name in ("pool", "inline"):
-        changed = [{"pool": name, "pooled": name}.get(word, word) for word in words]
-        done = fedsuite(source, tmp_path, *changed)
-        assert done.returncode == 0, done.stdout + done.stderr
-    pool, inline = (tmp_path / "runs" / name for name in ("pool", "inline"))
-    assert read_document(pool / "config.json")["meta"]["engine"] == "pool"
-    models = [(folder / "model.safetensors").read_bytes() for folder in (pool, inline)]
+    done = fedsuite(source, place, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place / "runs" / words[-1]
+
+
+def test_the_pages_engine_gives_the_inline_bits(pooled: Path, tmp_path: Path) -> None:
+    _, *words = shlex.split(BLOCKS["command"])
+    words[words.index("pool")] = "inline"
+    assert main([*words, f"results-dir={tmp_path}"]) == 0
+    assert read_document(pooled / "config.json")["meta"]["engine"] == "pool"
+    models = [(run / "model.safetensors").read_bytes() for run in (pooled, tmp_path / words[-1])]
     assert models[0] == models[1]
 
 
-def test_the_command_line_offers_it_and_resumes_with_it(source: Path, tmp_path: Path) -> None:
-    assert "pool" in fedsuite(source, tmp_path, "run", "--help").stdout
-    words = ["run", "fedavg", "num-clients=2", "num-rounds=1", "model=mlp", "--name", "cut"]
-    assert fedsuite(source, tmp_path, *words, "--engine", "pool").returncode == 0
-    (tmp_path / "runs" / "cut" / "summary.json").unlink()
-    done = fedsuite(source, tmp_path, "resume", "cut")
+def test_the_command_line_offers_it_and_resumes_with_it(source: Path, pooled: Path) -> None:
+    assert "pool" in fedsuite(source, pooled, "run", "--help").stdout
+    (pooled / "summary.json").unlink()
+    done = fedsuite(source, pooled.parents[1], "resume", pooled.name, "--nodes", "1")
     assert done.returncode == 0, done.stderr
-    log = (tmp_path / "runs" / "cut" / "run.log").read_text()
+    log = (pooled / "run.log").read_text()
     assert log.count("results are in") == 2 and "flwr" not in log

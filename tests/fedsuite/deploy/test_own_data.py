@@ -51,19 +51,10 @@ def command(place: Path) -> Iterator[list[str]]:
             kill(*found.processes())
 
 
-def test_the_command_that_up_prints_works(command: list[str], place: Path) -> None:
-    code, out = processes.finish([*command, "num-rounds=1", "--name", "printed"], place, 600)
-    assert code == 0, out
-    folder = RunFolder(place / "runs" / "printed")
-    assert read_document(folder.summary_file)["status"] == "finished"
-    rows = [row for row in read_lines(folder.clients_file) if row["phase"] == "train"]
-    assert {(row["client"], row["status"]) for row in rows} == {(0, "ok"), (1, "ok")}
-
-
-def test_a_full_disk_of_the_server_ends_a_deployed_run_with_a_sentence(
+def test_the_command_that_up_prints_runs_until_the_disk_is_full_and_resumes(
     command: list[str], place: Path, tmp_path: Path
 ) -> None:
-    """The configuration and the schema fit; the first checkpoint does not."""
+    """The configuration and the schema fit on the server's disk; the first checkpoint does not."""
     with small_disk(tmp_path / "disk", "24k") as disk:
         words = [*command, "num-rounds=1", f"results-dir={disk}", "--name", "full"]
         code, out = processes.finish(words, place, 600)
@@ -71,7 +62,12 @@ def test_a_full_disk_of_the_server_ends_a_deployed_run_with_a_sentence(
         assert f"cannot write '{disk}/full" in out and "Free some space" in out
         assert "another user" not in out
         resize_disk(disk, "50m")
-        resume = ["resume", str(disk / "full"), "--superlink", CONNECTION]
-        code, out = processes.finish(resume, place, 600)
+        (line,) = (line for line in out.splitlines() if line.startswith("to resume it: "))
+        fedsuite, *words = shlex.split(line.removeprefix("to resume it: ").strip("`"))
+        assert fedsuite == "fedsuite" and words[-2:] == ["--superlink", CONNECTION]
+        code, out = processes.finish(words, place, 600)
         assert code == 0, out
-        assert read_document(RunFolder(disk / "full").summary_file)["status"] == "finished"
+        folder = RunFolder(disk / "full")
+        assert read_document(folder.summary_file)["status"] == "finished"
+        rows = [row for row in read_lines(folder.clients_file) if row["phase"] == "train"]
+        assert {(row["client"], row["status"]) for row in rows} == {(0, "ok"), (1, "ok")}

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import processes
+import psutil
 import pytest
 
+from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 # client state, a wrong sample or a forgotten round all end in other bits.
 SETTINGS = [
     "num-clients=8",
-    "num-rounds=8",
+    "num-rounds=12",
     "model=mlp",
     "fraction-train=0.5",
     "freeloaders=3",
@@ -44,39 +46,39 @@ def model_of(folder: Path, name: str) -> bytes:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The model of an uninterrupted inline run."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    status, out = processes.finish(
-        ["run", "fedavg", *SETTINGS, "--engine", "inline", "--name", "whole"], folder
-    )
-    assert status == 0, out
+    words = ["run", "fedavg", *SETTINGS, f"results-dir={folder / 'runs'}", "--engine", "inline"]
+    assert main([*words, "--name", "whole"]) == 0
     return model_of(folder, "whole")
 
 
+def assert_whole(run: RunFolder, undisturbed: bytes) -> None:
+    """Compare a run that was cut and resumed: its model, each round and each update once."""
+    assert run.model_file.read_bytes() == undisturbed
+    assert [row["round"] for row in read_lines(run.history_file)] == list(range(13))
+    rows = read_lines(run.clients_file)
+    assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == 12 * 4
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
 def test_killed_three_times_and_resumed_gives_the_same_bits(
-    engine: str, undisturbed: bytes, tmp_path: Path
+    undisturbed: bytes, tmp_path: Path
 ) -> None:
     draw = random.Random()
-    history = tmp_path / "runs" / "cut" / "history.jsonl"
-    first = ["run", "fedavg", *SETTINGS, "--engine", engine, "--name", "cut"]
+    run = RunFolder(tmp_path / "runs" / "cut")
+    first = ["run", "fedavg", *SETTINGS, "--engine", "inline", "--name", "cut"]
     kills = 0
-    for earliest in (1, 3, 5):
-        command = ["resume", "cut"] if (history.parent / "config.json").exists() else first
+    for earliest in (1, 4, 7):
+        command = ["resume", "cut"] if run.exists else first
         wanted = earliest + draw.randint(0, 2)
 
         def far_enough(wanted: int = wanted) -> bool:
-            return processes.lines_in(history) > wanted
+            return processes.lines_in(run.history_file) > wanted
 
         process = processes.start(command, tmp_path)
         kills += processes.kill_when(process, far_enough, draw.random() / 5)
-    status, out = processes.finish(["resume", "cut"], tmp_path)
-    assert status == 0, out
+    assert main(["resume", str(run.path)]) == 0
     assert kills >= 2
-    assert model_of(tmp_path, "cut") == undisturbed
-    rounds = [row["round"] for row in read_lines(history)]
-    assert rounds == list(range(9))
-    rows = read_lines(history.parent / "clients.jsonl")
-    assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == 8 * 4
+    assert_whole(run, undisturbed)
 
 
 @pytest.mark.slow
@@ -85,8 +87,7 @@ def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(tmp_path: Path)
     command = ["run", "fedavg", "model=mlp", "num-rounds=2", "checkpoint-every=2"]
     process = processes.start([*command, "--engine", "inline", "--name", "early"], tmp_path)
     processes.kill_when(process, config.exists, 0.0)
-    status, out = processes.finish(["resume", "early"], tmp_path)
-    assert status == 0, out
+    assert main(["resume", str(config.parent)]) == 0
     assert read_document(config.parent / "summary.json")["status"] == "finished"
 
 
@@ -110,9 +111,8 @@ def test_ctrl_c_ends_an_inline_run_as_interrupted_and_it_can_be_resumed(
     assert run.state is RunState.INTERRUPTED
     assert run.reason == "interrupted; resume it with `fedsuite resume cut`"
     assert not run.is_being_written
-    status, out = processes.finish(["resume", "cut"], tmp_path)
-    assert status == 0, out
-    assert model_of(tmp_path, "cut") == undisturbed
+    assert main(["resume", str(run.path)]) == 0
+    assert_whole(run, undisturbed)
 
 
 @pytest.mark.slow
@@ -168,18 +168,41 @@ def test_a_signal_before_the_first_round_leaves_nothing_to_resume(
 
 
 @pytest.mark.ray
-def test_nothing_outlives_the_command_on_ray(undisturbed: bytes, tmp_path: Path) -> None:
-    history = tmp_path / "runs" / "orphan" / "history.jsonl"
-    process = processes.start(
-        ["run", "fedavg", *SETTINGS, "--engine", "ray", "--name", "orphan"], tmp_path
-    )
-    deadline = time.monotonic() + 120
-    while processes.lines_in(history) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+def test_on_ray_killed_alone_and_whole_terminated_and_resumed_gives_the_same_bits(
+    undisturbed: bytes, tmp_path: Path
+) -> None:
+    """Each end leaves no process behind; the last rounds are computed inline."""
+    run = RunFolder(tmp_path / "runs" / "cut")
+
+    def start_until(rounds: int, *words: str) -> processes.Child:
+        process = processes.start([*words], tmp_path)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and processes.lines_in(run.history_file) <= rounds:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return process
+
+    process = start_until(2, "run", "fedavg", *SETTINGS, "--engine", "ray", "--name", "cut")
     assert processes.kill_alone(process) == []
-    status, out = processes.finish(["resume", "orphan", "--engine", "inline"], tmp_path)
-    assert status == 0, out
-    assert model_of(tmp_path, "orphan") == undisturbed
+
+    process = start_until(4, "resume", "cut")
+    assert processes.kill_when(process, lambda: True, random.random() / 5)
+
+    process = start_until(6, "resume", "cut")
+    family = process.identity.family()
+    process.send_signal(signal.SIGTERM)
+    try:
+        out = process.communicate(timeout=120)[0].decode()
+    finally:
+        processes.kill_all(process)
+    assert process.returncode == 143 and "Traceback" not in out, out
+    assert "fedsuite: to resume it: `fedsuite resume cut`\n" in out
+    assert out.endswith("fedsuite: terminated\n")
+    _, left = psutil.wait_procs(family, timeout=30)
+    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    assert main(["resume", str(run.path), "--engine", "inline"]) == 0
+    assert_whole(run, undisturbed)
 
 
 @pytest.mark.ray

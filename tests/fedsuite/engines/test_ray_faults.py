@@ -12,8 +12,10 @@ import processes
 import psutil
 import pytest
 
+from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.processes import Child
+from fedsuite.records import writer
 from fedsuite.records.folder import RunFolder
 
 # Freeloaders keep state on disk and change the global model with it.
@@ -52,18 +54,24 @@ def model(folder: Path) -> bytes:
 
 
 @pytest.mark.ray
-def test_a_killed_worker_is_replaced_and_its_clients_computed_again(
+def test_of_two_runs_of_one_name_one_is_refused_and_one_replaces_a_killed_worker(
     tmp_path: Path, experiment: Callable[..., Path]
 ) -> None:
-    run = RunFolder(tmp_path / "runs" / "hurt")
-    process = start(tmp_path, "ray", "hurt")
-    await_lines(process, run.history_file, 1)
-    worker = workers(process)[0]
-    await_lines(process, run.history_file, 2)
+    """The clients of the killed worker are computed again, to the bits of an undisturbed run."""
+    run = RunFolder(tmp_path / "runs" / "twin")
+    commands = [start(tmp_path, "ray", "twin") for _ in range(2)]
+    while any(p.poll() is None for p in commands) and not processes.lines_in(run.history_file):
+        time.sleep(0.02)
+    (ours,) = (process for process in commands if run.writer.startswith(f"{process.pid}@"))
+    worker = workers(ours)[0]
+    await_lines(ours, run.history_file, 2)
     worker.kill()
-    status, out = end(process)
-    assert status == 0, out
+    ended = sorted(end(process) for process in commands)
+    assert [status for status, _ in ended] == [0, 2], ended
+    assert "was started by another command at the same time" in ended[1][1]
+    assert "twin  finished" in ended[0][1] and "twin  finished" not in ended[1][1]
     rows = read_lines(run.history_file)
+    assert [row["round"] for row in rows] == list(range(7))
     assert [row.get("failed") for row in rows] == [None, *[0] * 6]
     notes = [row["note"] for row in rows if "note" in row]
     assert len(notes) == 1 and "its clients are sent again" in notes[0]
@@ -71,49 +79,21 @@ def test_a_killed_worker_is_replaced_and_its_clients_computed_again(
     assert model(run.path) == model(experiment("fedavg", **UNDISTURBED))
 
 
-@pytest.mark.ray
-def test_sigterm_ends_a_run_on_ray_and_all_of_its_processes(
-    tmp_path: Path, experiment: Callable[..., Path]
-) -> None:
-    run = RunFolder(tmp_path / "runs" / "ended")
-    process = start(tmp_path, "ray", "ended", rounds=100)
-    await_lines(process, run.history_file, 2)
-    family = process.identity.family()
-    process.send_signal(signal.SIGTERM)
-    status, out = end(process)
-    assert status == 143 and "Traceback" not in out, out
-    assert "fedsuite: to resume it: `fedsuite resume ended`\n" in out
-    assert out.endswith("fedsuite: terminated\n")
-    _, left = psutil.wait_procs(family, timeout=30)
-    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    status, out = processes.finish(["resume", "ended", "--engine", "inline"], tmp_path)
-    assert status == 0, out
-    undisturbed = experiment("fedavg", **UNDISTURBED | {"num-rounds": "100"})
-    assert model(run.path) == model(undisturbed)
-
-
-@pytest.mark.ray
-def test_of_two_runs_of_one_name_one_is_refused(tmp_path: Path) -> None:
-    commands = [start(tmp_path, "ray", "twin") for _ in range(2)]
-    ended = sorted(end(process) for process in commands)
-    assert [status for status, _ in ended] == [0, 2]
-    assert "was started by another command at the same time" in ended[1][1]
-    assert "twin  finished" in ended[0][1] and "twin  finished" not in ended[1][1]
-    rounds = [row["round"] for row in read_lines(tmp_path / "runs" / "twin" / "history.jsonl")]
-    assert rounds == list(range(7))
-
-
 @pytest.mark.slow
 def test_a_resume_beside_a_live_run_is_refused_and_changes_nothing(
-    tmp_path: Path, experiment: Callable[..., Path]
+    tmp_path: Path,
+    experiment: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(writer, "LOCK_WAIT", 0.3)
     run = RunFolder(tmp_path / "runs" / "live")
     process = start(tmp_path, "inline", "live")
     await_lines(process, run.history_file, 3)
     process.send_signal(signal.SIGSTOP)
-    status, said = processes.finish(["resume", "live"], tmp_path)
+    status = main(["resume", str(run.path)])
     process.send_signal(signal.SIGCONT)
-    assert status == 2 and "is still being written by another process" in said
+    assert status == 2 and "is still being written by another process" in capsys.readouterr().err
     status, out = end(process)
     assert status == 0, out
     assert model(run.path) == model(experiment("fedavg", **UNDISTURBED))

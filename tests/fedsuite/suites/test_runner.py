@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -20,7 +22,7 @@ from fedsuite.engines.inline import run_inline
 from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.suites import process_group
 from fedsuite.suites.definition import read_suite
-from fedsuite.suites.jobs import plan_jobs
+from fedsuite.suites.jobs import Job, plan_jobs
 from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 HEAD = """
@@ -61,6 +63,21 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", here)
     monkeypatch.setenv("COLUMNS", "200")
+
+
+def run_here(group: process_group.ProcessGroup, job: Job, output: object) -> SimpleNamespace:
+    """Execute a run of a suite by the command that its process would have, without the process."""
+    options = ["--engine", group.engine, "--nodes", str(group.nodes)]
+    words = [*process_group.run_words(job), *options]
+    with job.files.console_file.open("a") as file, redirect_stdout(file), redirect_stderr(file):
+        status = main(words)
+    return SimpleNamespace(poll=lambda: status)
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no processes for the runs of suites."""
+    monkeypatch.setattr(process_group.ProcessGroup, "_spawn", run_here)
 
 
 def write(name: str, algos: list[str], rounds: int = 2) -> None:
@@ -109,6 +126,7 @@ def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_processes")
 def test_a_run_that_lacks_updates_is_done_marked_and_not_repeated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -171,6 +189,7 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_processes")
 def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) -> None:
     """A summary is written again; what cannot be resumed fails with its sentence."""
     write("mine", ["fedavg", "avg", "local", "fedprox"])
@@ -203,9 +222,11 @@ def test_a_killed_suite_gives_the_report_of_one_never_stopped(
     for place in ("killed", "whole"):
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
-        write("mine", ["taco", "fedadw"], rounds=60)
+        write("mine", ["taco", "fedadw"], rounds=30)
         if place == "killed":
             assert kill_midway(), "it was over before it could be killed"
+        else:
+            monkeypatch.setattr(process_group.ProcessGroup, "_spawn", run_here)
         assert main(["suite", "mine.toml"]) == 0
         for folder in run_folders("mine"):
             same_times(folder)
@@ -297,6 +318,7 @@ def test_how_to_resume_is_no_reason() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_processes")
 def test_a_damaged_neighbour_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in (("cut", "{"), ("poor", '{"runs": [{"name": "x"}]}'), ("odd", "[1]")):
         Path("runs", name).mkdir(parents=True)
