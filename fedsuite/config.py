@@ -7,13 +7,12 @@ Shared keys are the fields of :class:`RunConfig`; an algorithm's own keys live u
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from fedsuite import registry
 from fedsuite.core import files
@@ -25,18 +24,16 @@ from fedsuite.core.settings import (
     Scalar,
     UserError,
     build,
-    defaults,
     flatten,
     invalid,
     kebab,
     setting,
     shown,
     spell,
-    suggest,
 )
-from tasks.datasets import DATASETS
-from tasks.models import MODELS
-from tasks.partitions import PARTITIONS, PartitionOptions
+from tasks.datasets import DATASETS, HUB, TABLES, Columns, find_dataset, is_path
+from tasks.models import AUTO, MODELS, find_model
+from tasks.partitions import PARTITIONS, PartitionOptions, find_scheme
 from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
@@ -46,7 +43,9 @@ RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
-Foreign = Literal["refuse", "default", "ignore"]
+OUTSIDE = "MODULE:ATTRIBUTE"
+# Datasets that go by a path or by their id on the hub.
+GIVEN_DATASETS = " or ".join(f"dataset={p}" for p in (*(f"*{t}" for t in TABLES), "*/*"))
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,34 @@ class RunConfig:
     )
     algo_settings: str = setting("", "settings of an algorithm of your own, as a JSON object")
     dataset: str = setting(
-        "digits", "dataset; own = the data deployed nodes hold", choices=(*DATASETS, OWN)
+        "digits",
+        "dataset; own = the data deployed nodes hold; a path is relative to data-root if set",
+        choices=(*DATASETS, OWN),
+        others=f"a path, {HUB}OWNER/NAME or MODULE:ATTRIBUTE",
     )
-    label_column: str = setting("label", "target column (dataset=own)", needs="dataset=own")
-    model: str = setting("auto", "model; auto = the dataset's default", choices=("auto", *MODELS))
+    label_column: str = setting(
+        "label",
+        "target column (dataset=own, a path or of the hub)",
+        needs=f"dataset={OWN} or {GIVEN_DATASETS}",
+    )
+    input_columns: str = setting(
+        "",
+        "columns to learn from, e.g. age,pulse (dataset = a path or of the hub); empty = guessed",
+        needs=GIVEN_DATASETS,
+    )
+    owner_column: str = setting(
+        "",
+        "column of samples' owners, for partition=natural (dataset = a path or of the hub)",
+        needs=GIVEN_DATASETS,
+    )
+    model: str = setting(
+        AUTO, "model; auto = the dataset's default", choices=(AUTO, *MODELS), others=OUTSIDE
+    )
     partition: str = setting(
         "dirichlet",
         "how samples are divided among clients; own = as deployed nodes hold them",
         choices=(*PARTITIONS, OWN),
+        others=OUTSIDE,
     )
     dirichlet_alpha: float = setting(
         0.5, "concentration (partition=dirichlet)", above=0, needs="partition=dirichlet"
@@ -199,6 +218,7 @@ class RunConfig:
             client_test_fraction=self.client_test_fraction,
             pool_train_test=self.pool_train_test,
             probe_per_class=self.probe_per_class,
+            columns=Columns(self.label_column, self.input_columns, self.owner_column),
         )
 
     @property
@@ -242,7 +262,7 @@ class RunConfig:
 
 
 def parse(
-    values: Mapping[str, Any], foreign: Foreign = "refuse", idle: Idle = "accept"
+    values: Mapping[str, Any], foreign: registry.Foreign = "refuse", idle: Idle = "accept"
 ) -> RunConfig:
     """Check typed or command-line values and fill in what depends on others.
 
@@ -256,11 +276,16 @@ def parse(
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(f"Unknown key '{shown(key)}'. {_hint(key, names, values)}")
-    config = build(RunConfig, shared)
+            raise UserError(
+                f"Unknown key '{shown(key)}'. {registry.suggest_key(key, names, values)}"
+            )
+    config = _locate(build(RunConfig, shared))
+    find_dataset(config.dataset)
+    find_model(config.model)
+    find_scheme(config.partition)
     idle = "accept" if config.resume else idle
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
-    own = _outside_values(config) | _own_values(prefix, values, foreign)
+    own = _outside_values(config) | registry.own_values(prefix, values, foreign)
     config = settle(config, idle, written=shared)
     params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.", own)
     config = dataclasses.replace(
@@ -272,6 +297,13 @@ def parse(
     if not algorithm.strategy.shares_model:
         config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
+
+
+def _locate(config: RunConfig) -> RunConfig:
+    """Make a dataset's path absolute, unless it is relative to data-root."""
+    if not is_path(config.dataset) or config.data_root:
+        return config
+    return dataclasses.replace(config, dataset=str(files.absolute_path(config.dataset)))
 
 
 def from_json(text: str) -> RunConfig:
@@ -294,10 +326,13 @@ def params_of(config: RunConfig) -> Any:
 def setting_groups() -> dict[str, dict[str, dataclasses.Field[Any]]]:
     """Return every key's field: under ``""`` the shared keys, under its name an algorithm's own."""
     groups = {"": {kebab(f.name): f for f in _shared_fields()}}
-    for name in sorted(registry.ALGORITHMS):
-        own = dataclasses.fields(registry.params(name))
-        groups[name] = {f"{name}.{kebab(f.name)}": f for f in own}
-    return groups
+    return groups | {name: algorithm_settings(name) for name in sorted(registry.ALGORITHMS)}
+
+
+def algorithm_settings(name: str) -> dict[str, dataclasses.Field[Any]]:
+    """Return the field of each of an algorithm's own keys."""
+    own, prefix = dataclasses.fields(registry.params(name)), registry.namespace(name)
+    return {f"{prefix}.{kebab(f.name)}": f for f in own}
 
 
 def all_defaults() -> dict[str, Scalar]:
@@ -331,40 +366,6 @@ def _outside_values(config: RunConfig) -> dict[str, Any]:
         ) from None
 
 
-def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
-    """Suggest a key for an unknown shared one; the algorithm's own keys count too."""
-    algo = str(values.get("algo", "fedavg"))
-    own = defaults(registry.params(algo)) if algo in registry.ALGORITHMS else {}
-    if key in own:
-        return f"It is a setting of {algo}: write {algo}.{key}."
-    spelt = {name: name for name in names} | {name: f"{algo}.{name}" for name in own}
-    near = difflib.get_close_matches(key, spelt, n=1, cutoff=0.5)
-    return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
-
-
-def _own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
-    """Pick the keys under one algorithm's name; check those of other algorithms."""
-    known = {*registry.ALGORITHMS, algorithm}
-    own = {}
-    for key, value in values.items():
-        if "." not in key:
-            continue
-        owner, name = key.split(".", 1)
-        if owner == algorithm:
-            own[name] = value
-        elif owner not in known:
-            raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
-        else:
-            kind = registry.params(owner)
-            usual = build(kind, {name: value}, f"{owner}.") == kind()
-            if foreign == "refuse" or (foreign == "default" and not usual):
-                raise UserError(
-                    f"'{key}' is a setting of {owner} and has no effect on {algorithm}. Remove it, "
-                    f"or run {owner}."
-                )
-    return own
-
-
 def _refuse_contradictions(config: RunConfig) -> None:
     if config.min_train_clients > config.num_clients:
         raise invalid(
@@ -384,8 +385,8 @@ def _refuse_contradictions(config: RunConfig) -> None:
 def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
     """Replace ``auto`` and zero by what they mean for this dataset and algorithm."""
     changes: dict[str, Any] = {}
-    if config.model == "auto" and config.dataset != OWN:
-        changes["model"] = DATASETS[config.dataset].default_model
+    if config.model == AUTO:
+        changes["model"] = find_dataset(config.dataset).default_model
     scored = config.client_test_fraction > 0 or config.pool_train_test or algorithm.client.personal
     on = config.personal_eval == "on" or (config.personal_eval == "auto" and scored)
     changes["personal_eval"] = "on" if on else "off"

@@ -1,23 +1,28 @@
 """The algorithms: one entry each.
 
 An algorithm is a strategy class and a client class. Both are named, not imported, so that listing
-algorithms and checking their settings stays quick. One from outside this package goes by its own
-name: ``algo="my_package.my_module:ALGORITHM"``, where ``ALGORITHM`` is an :class:`Algorithm`.
+algorithms and checking their settings stays quick. One from outside this package is an
+:class:`Algorithm` and goes by ``MODULE:ATTRIBUTE`` or by the name that its package registers, see
+:mod:`fedsuite.core.plugins`.
 """
 
 from __future__ import annotations
 
-import importlib
+import difflib
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from fedsuite.core import plugins
 from fedsuite.core.params_from_source import Unreadable, read_params
-from fedsuite.core.settings import invalid, suggest
+from fedsuite.core.settings import UserError, build, defaults, invalid, suggest
 
 if TYPE_CHECKING:
     from clients.base import Client
     from strategies.base import BaseStrategy
+
+Foreign = Literal["refuse", "default", "ignore"]
 
 
 @dataclass(frozen=True)
@@ -140,13 +145,12 @@ ALGORITHMS: dict[str, Entry] = {
 
 
 def find(name: str) -> Algorithm:
-    """Return an algorithm by its name here, or by ``MODULE:ATTRIBUTE`` elsewhere."""
+    """Return an algorithm by its name here, or by that of one from outside."""
     if name in ALGORITHMS:
         entry = ALGORITHMS[name]
-        return Algorithm(_load(entry.strategy), _load(entry.client))
-    if ":" not in name:
-        raise invalid("algo", name, suggest(name, ALGORITHMS))
-    found = _load(name)
+        strategy, client = (plugins.load("algo", side) for side in (entry.strategy, entry.client))
+        return Algorithm(strategy, client)
+    found = plugins.find("algo", name, ALGORITHMS)
     if not isinstance(found, Algorithm):
         raise invalid("algo", name, "it is not a fedsuite Algorithm.")
     return found
@@ -162,21 +166,42 @@ def params(name: str) -> type[Any]:
 
 def namespace(name: str) -> str:
     """Return the prefix of an algorithm's own keys: its name, or its module's last part."""
-    return name if ":" not in name else name.split(":")[0].rsplit(".", 1)[-1].replace("_", "-")
+    return plugins.short_name(name) if ":" in name else name
 
 
-def _load(reference: str) -> Any:
-    module, _, attribute = reference.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if error.name and module.startswith(error.name):
-            raise invalid(
-                "algo",
-                reference,
-                f"there is no module '{module}' on the Python path. Install it, or put its folder "
-                "into PYTHONPATH.",
-            ) from None
-        raise
-    except AttributeError:
-        raise invalid("algo", reference, f"module '{module}' has no '{attribute}'.") from None
+def suggest_key(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
+    """Suggest a key for an unknown shared one; the algorithm's own keys count too."""
+    algo = str(values.get("algo", "fedavg"))
+    own = defaults(params(algo)) if algo in ALGORITHMS else {}
+    if key in own:
+        return f"It is a setting of {algo}: write {algo}.{key}."
+    spelt = {name: name for name in names} | {name: f"{algo}.{name}" for name in own}
+    near = difflib.get_close_matches(key, spelt, n=1, cutoff=0.5)
+    return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
+
+
+def own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
+    """Pick the keys under one algorithm's name; check those of other algorithms.
+
+    ``foreign`` says what becomes of these: ``refuse`` them, accept them with their ``default`` or
+    ``ignore`` them.
+    """
+    own = {}
+    for key, value in values.items():
+        if "." not in key:
+            continue
+        owner, name = key.split(".", 1)
+        if owner == algorithm:
+            own[name] = value
+        elif owner not in ALGORITHMS and owner not in plugins.registered("algo"):
+            known = {*ALGORITHMS, algorithm}
+            raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
+        else:
+            kind = params(owner)
+            usual = build(kind, {name: value}, f"{owner}.") == kind()
+            if foreign == "refuse" or (foreign == "default" and not usual):
+                raise UserError(
+                    f"'{key}' is a setting of {owner} and has no effect on {algorithm}. Remove it, "
+                    f"or run {owner}."
+                )
+    return own

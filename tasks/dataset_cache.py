@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedsuite.core.plugins import short_name
 from fedsuite.core.protocol import OWN
-from fedsuite.core.settings import invalid, suggest
+from fedsuite.core.settings import invalid
 from tasks import preprocess, sources
 from tasks.cached_arrays import (
     META,
@@ -27,7 +28,8 @@ from tasks.cached_arrays import (
     read_meta,
     write_meta,
 )
-from tasks.datasets import DATASETS, DatasetSpec
+from tasks.datasets import DATASETS, Columns, DatasetSpec, find_dataset
+from tasks.guessing import complete
 from tasks.shapes import DataShape
 
 
@@ -49,17 +51,24 @@ class Dataset:
     source: str
 
 
-def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) -> Dataset:
+def load_dataset(
+    name: str,
+    data_root: str = "",
+    cache_dir: Path | None = None,
+    columns: Columns | None = None,
+) -> Dataset:
     """Return a dataset as memory-mapped arrays, building them on first use.
 
     Parameters
     ----------
     name : str
-        A key of :data:`tasks.datasets.DATASETS`.
+        A dataset, see :func:`tasks.datasets.find_dataset`.
     data_root : str
         A folder of hub-style parquet folders to look into before the hub; empty for none.
     cache_dir : Path | None
         Where the arrays are kept; :func:`default_cache_dir` if None.
+    columns : Columns | None
+        The columns of a dataset that goes by a path or by its id on the hub.
     """
     if name == OWN:
         raise invalid(
@@ -69,9 +78,7 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
             "'data-path=\"...\"' and submit the run to their SuperLink; for a simulation choose "
             f"from: {', '.join(DATASETS)}.",
         )
-    if name not in DATASETS:
-        raise invalid("dataset", name, suggest(name, DATASETS))
-    spec = DATASETS[name]
+    spec = find_dataset(name, columns)
     source = sources.find_source(spec, data_root)
     folder = _folder(name, source, cache_dir or default_cache_dir())
     return open_or_build(
@@ -82,15 +89,16 @@ def load_dataset(name: str, data_root: str = "", cache_dir: Path | None = None) 
     )
 
 
-def is_local(name: str, data_root: str = "") -> bool:
+def is_local(name: str, data_root: str = "", columns: Columns | None = None) -> bool:
     """Return whether a dataset can be opened without the network."""
-    if name not in DATASETS:
+    if name == OWN:
         return False
-    source = sources.find_source(DATASETS[name], data_root)
+    spec = find_dataset(name, columns)
+    source = sources.find_source(spec, data_root)
     if source.kind != "hub":
         return True
     try:
-        _open(DATASETS[name], _folder(name, source, default_cache_dir()))
+        _open(spec, _folder(name, source, default_cache_dir()))
     except Exception:  # whatever a missing or damaged file makes numpy and json raise
         return False
     return True
@@ -108,11 +116,13 @@ def default_cache_dir() -> Path:
 def _folder(name: str, source: sources.Source, cache_dir: Path) -> Path:
     parts = [name, preprocess.VERSION, source.kind, source.identity]
     fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return cache_dir / f"{name}-{fingerprint}"
+    return cache_dir / f"{short_name(name)}-{fingerprint}"
 
 
 def _build(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:
-    rows = source.read()
+    if source.kind == "files":
+        folder.chmod(0o700)
+    spec, rows = complete(spec, source.read())
     shape, class_names = preprocess.write_arrays(spec, rows, folder)
     meta = {
         "name": spec.name,

@@ -5,9 +5,21 @@ Nothing heavy is imported here; :mod:`tasks.dataset_cache` loads one.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from fedsuite.core import plugins
 from fedsuite.core.protocol import OWN
+from fedsuite.core.settings import invalid
+
+HUB = "hf:"
+TABLES = (".parquet", ".csv")
+HINT = (
+    f" A file or folder of your own is a path with a slash or its ending (./photos, visits.csv), a "
+    f"dataset of the hub {HUB}OWNER/NAME, one of your own code MODULE:ATTRIBUTE."
+)
 
 
 @dataclass(frozen=True)
@@ -18,26 +30,43 @@ class DatasetSpec:
     its categories. ``num_classes`` is that of the complete dataset: what the data itself says
     goes first. ``test_split`` None means that none is known: the copy's ``test`` is taken if it has
     one, else a tenth of train is held out. ``first_classes`` keeps the rows of the first so many
-    classes; 0 keeps all.
+    classes; 0 keeps all. Without a ``kind`` all of this is guessed from the rows.
+
+    A dataset from outside may ``read`` its rows itself, see :func:`tasks.sources.read_rows_of`;
+    ``files`` are what it reads then, so that a change of theirs is noticed.
     """
 
     name: str
-    summary: str
-    hub_id: str | None
-    hub_subset: str | None
-    folder: str
-    inputs: str | tuple[str, ...]
-    label: str
-    owner: str | None
-    train_split: str
-    test_split: str | None
-    kind: str
-    num_classes: int
-    default_model: str
+    summary: str = ""
+    hub_id: str | None = None
+    hub_subset: str | None = None
+    folder: str = ""
+    inputs: str | tuple[str, ...] = ""
+    label: str = "label"
+    owner: str | None = None
+    train_split: str = "train"
+    test_split: str | None = None
+    kind: str = ""
+    num_classes: int = 0
+    default_model: str = "auto"
     input_shape: tuple[int, ...] = ()
     max_words: int = 0
     embedded: bool = False
     first_classes: int = 0
+    read: Callable[[], Mapping[str, Any]] | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a dataset that goes by a path or by its id on the hub.
+
+    ``inputs`` are separated by commas; empty for all but the others, of which images go first.
+    """
+
+    label: str = "label"
+    inputs: str = ""
+    owner: str = ""
 
 
 def _image(
@@ -248,3 +277,46 @@ OWN_SPEC = DatasetSpec(
     num_classes=0,
     default_model="auto",
 )
+
+
+def is_path(name: str) -> bool:
+    """Return whether a dataset is named as a file or a folder."""
+    return not name.startswith(HUB) and ("/" in name or name.lower().endswith(TABLES))
+
+
+def find_dataset(name: str, columns: Columns | None = None) -> DatasetSpec:
+    """Return what is known of a dataset before any row is read; refuse a name that is none."""
+    if name in DATASETS:
+        return DATASETS[name]
+    if name == OWN:
+        return OWN_SPEC
+    if name.startswith(HUB) or is_path(name):
+        return _given(name, columns or Columns())
+    found = plugins.find("dataset", name, (*DATASETS, OWN), HINT)
+    if not isinstance(found, DatasetSpec):
+        raise invalid("dataset", name, "it is not a DatasetSpec of tasks.datasets.")
+    if found.read is None and found.hub_id is None:
+        raise invalid("dataset", name, "its DatasetSpec has neither read nor a hub_id.")
+    folder = found.folder or found.name
+    return dataclasses.replace(found, name=name, folder=folder)
+
+
+def described(name: str) -> DatasetSpec | None:
+    """Return the spec of a dataset whose columns and classes are known; None if rows decide."""
+    spec = find_dataset(name)
+    return spec if spec.kind and spec.num_classes else None
+
+
+def _given(name: str, columns: Columns) -> DatasetSpec:
+    hub_id = name.removeprefix(HUB) if name.startswith(HUB) else None
+    if hub_id is not None and not all([*hub_id.partition("/")]):
+        raise invalid("dataset", name, f"write {HUB}OWNER/NAME.")
+    inputs = tuple(word.strip() for word in columns.inputs.split(",") if word.strip())
+    return DatasetSpec(
+        name,
+        hub_id=hub_id,
+        folder=hub_id or "",
+        inputs=inputs,
+        label=columns.label,
+        owner=columns.owner or None,
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.arrow import pa, pc
-from tasks.datasets import DATASETS, OWN_SPEC, DatasetSpec
+from tasks.datasets import OWN_SPEC, DatasetSpec, described
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import (
     KINDS,
@@ -32,28 +32,30 @@ MAX_SHOWN = 20
 def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
     """Return the columns and the kind of rows: the dataset's, or for ``own`` the table's."""
     if dataset != OWN:
-        spec = DATASETS[dataset]
+        spec = described(dataset)
+        if spec is None:
+            raise invalid("dataset", dataset, "this node has data of its own. Use dataset=own.")
         if spec.kind not in KINDS:
             raise invalid(
                 "dataset",
                 dataset,
                 "nodes' own data must be images or tables. Use partitions of this dataset instead.",
             )
-        _check_columns(table, [*_inputs(spec), spec.label])
+        check_columns(table, [*_inputs(spec), spec.label])
         return spec
-    _check_columns(table, [label])
+    check_columns(table, [label])
     others = sorted(name for name in table.column_names if name != label)
     if not others:
         raise UserError(f"There is no column beside '{label}', so nothing to learn from.")
-    images = [name for name in others if name in IMAGE_COLUMNS or _holds_images(table[name])]
+    images = [name for name in others if name in IMAGE_COLUMNS or holds_images(table[name])]
     kind, inputs = ("image", images[0]) if images else ("tabular", tuple(others))
     return dataclasses.replace(OWN_SPEC, kind=kind, inputs=inputs, label=label)
 
 
 def describe(spec: DatasetSpec, table: pa.Table) -> Description:
     """Describe rows by what the server needs to know, and no more."""
-    _refuse_gaps(spec, table)
-    names = _values(_label_names(table[spec.label], spec.label), spec.label)
+    refuse_gaps(spec, table)
+    names = _values(label_names(table[spec.label], spec.label), spec.label)
     if spec.kind == "image":
         description = _describe_images(spec, table, names)
     else:
@@ -67,7 +69,7 @@ def describe(spec: DatasetSpec, table: pa.Table) -> Description:
 
 
 def _describe_images(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) -> Description:
-    shape = spec.input_shape or _image_shape(spec, table)
+    shape = spec.input_shape or image_shape(spec, table)
     spec = dataclasses.replace(spec, input_shape=shape)
     total, squares = decode_images(spec, table, "own", _canvas(shape, table.num_rows))
     pixels = table.num_rows * shape[1] * shape[2]
@@ -97,7 +99,7 @@ def _describe_table(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) 
 def write_own_arrays(table: pa.Table, schema: Schema, folder: Path) -> None:
     """Write ``x.npy`` and ``y.npy`` as the schema says."""
     spec = form_of(schema.dataset, schema.label, table)
-    _refuse_gaps(spec, table)
+    refuse_gaps(spec, table)
     if spec.kind != schema.kind:
         raise UserError(f"The run learns from rows of kind '{schema.kind}', not '{spec.kind}'.")
     np.save(folder / "y.npy", _class_numbers(table[spec.label], schema))
@@ -108,7 +110,7 @@ def write_own_arrays(table: pa.Table, schema: Schema, folder: Path) -> None:
         mean, std = np.array([schema.scales[str(c)] for c in range(schema.shape[0])]).T
         x = (x - mean.astype(np.float32)) / std.astype(np.float32)
     else:
-        _check_columns(table, [*schema.scales, *schema.categories])
+        check_columns(table, [*schema.scales, *schema.categories])
         x = _features(table, schema)
     np.save(folder / "x.npy", x)
 
@@ -136,7 +138,7 @@ def _features(table: pa.Table, schema: Schema) -> np.ndarray:
 
 
 def _class_numbers(column: pa.ChunkedArray, schema: Schema) -> np.ndarray:
-    names = _label_names(column, schema.label)
+    names = label_names(column, schema.label)
     numbers = places_in(names, schema.classes).astype(np.int64)
     if (numbers < 0).any():
         unknown = names[int(np.argmax(numbers < 0))]
@@ -161,7 +163,8 @@ def _values(column: pa.ChunkedArray, name: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _label_names(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def label_names(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return labels as words."""
     try:
         return column.cast(pa.string())
     except pa.ArrowException:
@@ -182,7 +185,8 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(column, dtype=np.float64)
 
 
-def _refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
+def refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
+    """Refuse rows without a label or a number, and columns that no model can learn from."""
     if not table.num_rows:
         raise UserError("The data has no rows.")
     for name in [*_inputs(spec), spec.label]:
@@ -208,7 +212,8 @@ def _refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
             raise UserError(f"Column '{name}' has values that are not finite.")
 
 
-def _check_columns(table: pa.Table, needed: Sequence[str]) -> None:
+def check_columns(table: pa.Table, needed: Sequence[str]) -> None:
+    """Refuse a table that lacks a column."""
     present = table.column_names
     known = set(present)
     missing = [name for name in needed if name not in known]
@@ -224,12 +229,13 @@ def _inputs(spec: DatasetSpec) -> tuple[str, ...]:
     return (spec.inputs,) if isinstance(spec.inputs, str) else spec.inputs
 
 
-def _holds_images(column: pa.ChunkedArray) -> bool:
+def holds_images(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds bytes, or as on the hub bytes with the name of a file."""
     kind = column.type
     return bool(pa.types.is_binary(kind) or (pa.types.is_struct(kind) and "bytes" in kind.names))
 
 
-def _image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
+def image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
     """Return channels, height and width of the first image."""
     try:
         image = open_image(table[str(spec.inputs)][0].as_py())

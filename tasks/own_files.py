@@ -1,7 +1,8 @@
-"""The files that hold a node's own rows: found, and read into one table."""
+"""Files of users' own rows, a node's or a simulation's: found, and read into one table."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +11,10 @@ from typing import Any
 
 from fedsuite.core.settings import UserError, invalid
 from tasks.arrow import csv, pa, pq
-from tasks.datasets import DATASETS
+from tasks.datasets import TABLES, described
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-TABLES = (".parquet", ".csv")
+TRAIN, TESTS = "train", ("test", "validation", "valid", "val")  # names of splits, best first
 IMAGE_COLUMNS = ("image", "img")
 CSV_BLOCK_BYTES = 1 << 24  # a row must fit into it, and wide tables fall into fewer chunks
 ROW_AT_FAULT = re.compile(r"(?<=columns, got )(\d+): .*")
@@ -21,7 +22,11 @@ ROW_AT_FAULT = re.compile(r"(?<=columns, got )(\d+): .*")
 
 def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
     """Read a parquet or CSV file, a folder of either, or a folder of images by class."""
-    files = data_files(path)
+    return read_files(data_files(path), dataset, label)
+
+
+def read_files(files: Sequence[Path], dataset: str, label: str) -> pa.Table:
+    """Read files of one kind, tables or images, into one table."""
     if _suffix(files[0]) in PICTURES:
         return _read_images(files, dataset, label)
     tables = [_read_table(file) for file in files]
@@ -33,8 +38,32 @@ def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
         raise _differing_types(files, tables) from None
 
 
-def data_files(path: Path) -> list[Path]:
-    """Return the files that hold a node's rows, in a fixed order."""
+def split_files(path: Path, key: str) -> tuple[list[Path], list[Path]]:
+    """Return the files of training rows and of test rows; of the latter none if none are named so.
+
+    A folder has them in two folders or in files whose names begin so: ``train`` and ``test``.
+    """
+    folders = [path / name for name in (TRAIN, *TESTS) if _is_split(path / name)]
+    if len(folders) > 1 and folders[0].name == TRAIN:
+        return data_files(folders[0], key), data_files(folders[1], key)
+    files = data_files(path, key)
+    named = {name: [file for file in files if _begins(file, name)] for name in (TRAIN, *TESTS)}
+    test = next((named[name] for name in TESTS if named[name]), [])
+    is_told = path.is_dir() and _suffix(files[0]) in TABLES and named[TRAIN] and test
+    return (named[TRAIN], test) if is_told else (files, [])
+
+
+def _is_split(folder: Path) -> bool:
+    """Return whether a folder may be a split's: one with images is a class."""
+    return folder.is_dir() and not any(_suffix(entry) in PICTURES for entry in _listed(folder))
+
+
+def _begins(file: Path, name: str) -> bool:
+    return re.match(rf"{name}(?![a-z0-9])", file.name.lower()) is not None
+
+
+def data_files(path: Path, key: str = "data-path") -> list[Path]:
+    """Return the files that hold the rows at a path, in a fixed order; ``key`` is its setting."""
     if path.is_file() and _suffix(path) in TABLES:
         return [path]
     found = {}
@@ -42,7 +71,7 @@ def data_files(path: Path) -> list[Path]:
         entries = _listed(path)
         for suffix in TABLES:
             found[f"{suffix} files"] = [f for f in entries if _suffix(f) == suffix]
-        found["images in subfolders"] = _pictures(path, entries)
+        found["images in subfolders"] = _pictures(path, entries, key)
     kinds = [kind for kind, files in found.items() if files]
     if len(kinds) == 1:
         return found[kinds[0]]
@@ -50,7 +79,7 @@ def data_files(path: Path) -> list[Path]:
     if kinds:
         why = f"it holds {' and '.join(kinds)}, and only one kind can be meant"
     raise invalid(
-        "data-path",
+        key,
         path,
         f"{why}. Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
         "images per class.",
@@ -72,16 +101,28 @@ def column_names(path: Path) -> list[str]:
     return list(found)
 
 
-def files_identity(path: Path) -> list[tuple[str, int, int]]:
+def files_identity(files: Sequence[Path]) -> list[tuple[str, int, int]]:
     """Return name, size and time of each of the files; other ones where rows have changed."""
     identities = []
-    for file in data_files(path):
+    for file in files:
         try:
             status = file.stat()
         except OSError as error:
             raise _unreadable(file, error) from None
         identities.append((str(file), status.st_size, status.st_mtime_ns))
     return identities
+
+
+def content_version(path: Path) -> str:
+    """Return a hash of the rows at a path, wherever that is."""
+    digest = hashlib.sha256()
+    for part in split_files(path, "dataset"):
+        for file in part:
+            name = f"{file.relative_to(path) if path.is_dir() else ''}".encode()
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+            digest.update(hashlib.sha256(name).digest() + content)
+    return digest.hexdigest()
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -102,7 +143,7 @@ def _suffix(path: Path) -> str:
     return "" if path.is_dir() else path.suffix.lower()
 
 
-def _pictures(folder: Path, entries: Sequence[Path]) -> list[Path]:
+def _pictures(folder: Path, entries: Sequence[Path], key: str) -> list[Path]:
     """Return the images that lie in subfolders; refuse those that lie deeper."""
     pictures = []
     place = folder.resolve()
@@ -114,7 +155,7 @@ def _pictures(folder: Path, entries: Sequence[Path]) -> list[Path]:
             deeper = next((e for e in _listed(entry) if _suffix(e) in PICTURES), None)
             if deeper is not None:
                 raise invalid(
-                    "data-path",
+                    key,
                     folder,
                     f"'{deeper}' lies two folders deep, and its class is not clear. Give a folder "
                     "with one subfolder of images per class.",
@@ -124,7 +165,7 @@ def _pictures(folder: Path, entries: Sequence[Path]) -> list[Path]:
 
 def _read_images(files: Sequence[Path], dataset: str, label: str) -> pa.Table:
     """Read images, whose classes are the names of their folders."""
-    spec = DATASETS.get(dataset)
+    spec = described(dataset)
     image, label = (str(spec.inputs), spec.label) if spec else (IMAGE_COLUMNS[0], label)
     rows: dict[str, list[Any]] = {image: [], label: []}
     for file in files:
@@ -159,7 +200,8 @@ def _read_parquet(file: Path) -> pa.Table:
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
     ]
-    return pa.Table.from_arrays(columns, names=table.column_names)
+    names, metadata = table.column_names, table.schema.metadata
+    return pa.Table.from_arrays(columns, names=names, metadata=metadata)
 
 
 def _read_csv(file: Path) -> pa.Table:

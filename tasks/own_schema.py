@@ -18,7 +18,7 @@ import numpy as np
 
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line
-from tasks.datasets import DATASETS
+from tasks.datasets import described
 from tasks.preprocess import mean_std
 from tasks.shapes import DataShape
 
@@ -164,7 +164,7 @@ def excess_claims(dataset: str, descriptions: Mapping[Node, Description]) -> dic
 
     Those whose names most others have too come first, so that the odd ones are left out.
     """
-    spec = DATASETS.get(dataset)
+    spec = described(dataset)
     most = spec.num_classes if spec else MAX_VALUES
     numbered = {str(number) for number in range(most)} if spec else set()
     is_numbered = [numbered.issuperset(d.classes) for d in descriptions.values()]
@@ -216,7 +216,7 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
                 )
     all_nodes = list(descriptions.values())
     shape = _usual_shape([d.shape for d in all_nodes]) if first.kind == "image" else first.shape
-    spec = DATASETS.get(dataset)
+    spec = described(dataset)
     names = {name for d in all_nodes for name in d.classes}
     if spec is not None and all(name.isdecimal() for name in names):
         names |= {str(number) for number in range(spec.num_classes)}
@@ -229,7 +229,7 @@ def agree(dataset: str, label: str, descriptions: Mapping[str, Description]) -> 
         dataset=dataset,
         kind=first.kind,
         label=spec.label if spec else label,
-        classes=tuple(sorted(names, key=_natural)),
+        classes=tuple(sorted(names, key=natural)),
         shape=shape,
         scales=_scales(all_nodes, shape),
         categories={
@@ -276,7 +276,8 @@ def _scales(
     return scales
 
 
-def _natural(name: str) -> tuple[bool, int, str]:
+def natural(name: str) -> tuple[bool, int, str]:
+    """Sort numbers by their value, before words."""
     number = name.isdecimal() and len(name) < 18
     return not number, int(name) if number else 0, name
 

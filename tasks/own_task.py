@@ -14,9 +14,9 @@ from fedsuite.core.protocol import OWN
 from tasks.arrow import pa
 from tasks.cached_arrays import check_form, map_array, open_or_build, read_meta, write_meta
 from tasks.dataset_cache import Dataset, default_cache_dir, is_local
-from tasks.datasets import DATASETS, OWN_SPEC
+from tasks.datasets import OWN_SPEC, described, find_dataset
 from tasks.own_data import describe, form_of, write_own_arrays
-from tasks.own_files import files_identity, read_rows
+from tasks.own_files import data_files, files_identity, read_rows
 from tasks.own_schema import Description, Schema, read_schema
 from tasks.sources import find_source
 from tasks.split import Split, draw_probe, hold_out_own_test
@@ -54,7 +54,7 @@ def server_task(
     if server_data:
         dataset = _open(Path(server_data).expanduser(), schema)
     elif schema.dataset != OWN and is_local(schema.dataset, data_root):
-        source = find_source(DATASETS[schema.dataset], data_root)
+        source = find_source(find_dataset(schema.dataset), data_root)
         dataset = _cached(lambda: source.read().test, schema, json.dumps(source.identity))
     else:
         dataset = _dataset(schema, np.zeros((0, 1), np.float32), NO_ROWS)
@@ -66,7 +66,7 @@ def server_task(
 
 def _open(path: Path, schema: Schema) -> Dataset:
     """Map a path's arrays, made on first use and again whenever its files change."""
-    identity = json.dumps([str(path.absolute()), files_identity(path)])
+    identity = json.dumps([str(path.absolute()), files_identity(data_files(path))])
     return _cached(lambda: read_rows(path, schema.dataset, schema.label), schema, identity)
 
 
@@ -89,5 +89,5 @@ def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Data
 
 
 def _dataset(schema: Schema, x: np.ndarray, y: np.ndarray) -> Dataset:
-    spec = DATASETS.get(schema.dataset, OWN_SPEC)
+    spec = described(schema.dataset) or OWN_SPEC
     return Dataset(spec, schema.data_shape, x, y, None, len(y), schema.classes, OWN)

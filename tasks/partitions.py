@@ -1,15 +1,25 @@
 """The ways to divide rows among clients, by name.
 
 A scheme is an entry here and the function of the same name in :mod:`tasks.schemes`, which divides
-rows. Nothing heavy is imported here; :func:`tasks.split.partition` calls them.
+rows. Nothing heavy is imported here; :func:`tasks.split.partition` calls them. One from outside is
+such a function too, see :mod:`fedsuite.core.plugins`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from fedsuite.core import plugins
+from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import invalid, kebab
+
+if TYPE_CHECKING:
+    from tasks.schemes import Parts, Request
+
+    Divide = Callable[[Request], Parts]
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,16 @@ class PartitionOptions:
             value = getattr(self, name)
             if not low <= value < math.inf:
                 raise invalid(kebab(name), value, f"it must be at least {low}.")
+
+
+def find_scheme(name: str) -> Divide | None:
+    """Return a scheme from outside, None for one of ours; refuse a name that is none."""
+    if name in PARTITIONS or name == OWN:
+        return None
+    divide: Divide = plugins.find("partition", name, (*PARTITIONS, OWN))
+    if not callable(divide):
+        raise invalid("partition", name, "it is not a function that divides rows.")
+    return divide
 
 
 def group_of(client: int, num_clients: int) -> str:

@@ -170,8 +170,8 @@ def natural(request: Request) -> Parts:
     if request.owners is None:
         raise UserError(
             "partition 'natural' needs a dataset whose rows have owners: femnist or "
-            "femnist-digits (writers), or shakespeare (speakers). Use one of these or another "
-            "partition."
+            "femnist-digits (writers), shakespeare (speakers), or data of your own with an "
+            "owner-column. Use one of these or another partition."
         )
     names, owner = np.unique(request.owners, return_inverse=True)
     if request.num_clients > len(names):

@@ -1,4 +1,4 @@
-"""Where the raw rows of a dataset come from: this machine, a mirror folder or the hub.
+"""Where the raw rows of a dataset come from: files, code, a mirror folder or the hub.
 
 Every source gives the same form, :class:`Rows`: one arrow table per split, images still encoded.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedsuite.core import seeds
+from fedsuite.core.files import absolute_path
+from fedsuite.core.plugins import reference_of, short_name, source_version
 from fedsuite.core.settings import UserError, invalid
 from tasks.arrow import pa, pc, pq
-
-if TYPE_CHECKING:
-    from tasks.datasets import DatasetSpec
+from tasks.datasets import DatasetSpec, is_path
+from tasks.own_files import TESTS, files_identity, read_files, split_files
 
 SPLIT_SEED = 0
 HUB_TIMEOUT_SECONDS = 5.0
@@ -47,22 +48,97 @@ class Source:
 
 
 def find_source(spec: DatasetSpec, data_root: str) -> Source:
-    """Choose the source of a dataset without reading any row: embedded, mirror, then hub."""
+    """Choose the source of a dataset without reading any row: its own, a mirror, then the hub."""
     root = Path(data_root).expanduser().resolve() if data_root else None
     if root is not None and not root.is_dir():
         raise invalid("data-root", data_root, "it is not a directory.")
     if spec.embedded:
         return Source("embedded", (version("scikit-learn"),), lambda: _read_digits(spec))
-    folders = [root / spec.folder, root / spec.name] if root is not None else []
-    for folder in folders:
+    if is_path(spec.name):
+        return _given_files(spec, absolute_path(str(Path(root or "", spec.name))))
+    if spec.read is not None:
+        return Source("package", _code_identity(spec), lambda: read_rows_of(spec))
+    folders = [root / spec.folder, root / short_name(spec.name)] if root is not None else []
+    for folder in (place for name in folders for place in (name, name / "data")):
         if _split_files(folder, "train", spec.train_split):
             return _mirror(spec, folder)
     return Source("hub", _hub_identity(spec), lambda: _read_hub(spec, root))
 
 
+def _given_files(spec: DatasetSpec, path: Path) -> Source:
+    train, test = split_files(path, "dataset")
+    identity = (*files_identity(train), "test", *files_identity(test), *_asked_columns(spec))
+
+    def read() -> Rows:
+        tables = [read_files(files, spec.name, spec.label) for files in (train, test) if files]
+        return _as_rows(spec, tables[0], tables[1] if test else None)
+
+    return Source("files", identity, read)
+
+
+def _asked_columns(spec: DatasetSpec) -> tuple[Any, ...]:
+    """Return what the user said of the columns of a dataset that is not described."""
+    return () if spec.kind else (spec.label, spec.inputs, spec.owner)
+
+
+def _code_identity(spec: DatasetSpec) -> tuple[Any, ...]:
+    reference = reference_of("dataset", spec.name)
+    return (reference, source_version(reference), *files_identity(list(map(Path, spec.files))))
+
+
+def read_rows_of(spec: DatasetSpec) -> Rows:
+    """Call the ``read`` of a dataset from outside and check what it returns.
+
+    That is a table as ``train`` and, unless a tenth of it is to be held out, one as ``test``: an
+    arrow table, or columns by name. A column of images may be one array, (n, H, W) or (n, H, W, 3)
+    of uint8.
+    """
+    assert spec.read is not None
+    found = spec.read()
+    if not isinstance(found, Mapping) or "train" not in found:
+        raise UserError(f"Dataset '{spec.name}': read() must return tables by split, with 'train'.")
+    train, test = (_as_table(spec, found.get(split), split) for split in ("train", "test"))
+    assert train is not None
+    return _as_rows(spec, train, test)
+
+
+def _as_table(spec: DatasetSpec, rows: Any, split: str) -> pa.Table | None:
+    if rows is None:
+        return None
+    try:
+        if not isinstance(rows, pa.Table):
+            rows = pa.table({name: _as_column(values) for name, values in dict(rows).items()})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UserError(
+            f"Dataset '{spec.name}': its {split} rows are not a table ({error})."
+        ) from error
+    if spec.kind:
+        _check_columns(spec, rows.column_names, f"what read() returns as {split}")
+        rows = rows.select(_columns(spec))
+    return rows
+
+
+def _as_column(values: Any) -> Any:
+    is_images = isinstance(values, np.ndarray) and values.ndim > 2
+    return _encoded(values) if is_images else values
+
+
+def _encoded(images: np.ndarray) -> list[dict[str, bytes]]:
+    """Write pixels as the hub has images."""
+    from PIL import Image
+
+    images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
+    encoded = []
+    for pixels in images:
+        png = io.BytesIO()
+        Image.fromarray(pixels).save(png, format="png")
+        encoded.append({"bytes": png.getvalue()})
+    return encoded
+
+
 def _hub_identity(spec: DatasetSpec) -> tuple[Any, ...]:
     """Name the copy and how its test rows are found; a local folder is known by its files too."""
-    identity: tuple[Any, ...] = (spec.hub_id, spec.hub_subset)
+    identity: tuple[Any, ...] = (spec.hub_id, spec.hub_subset, *_asked_columns(spec))
     if spec.test_split is None:
         identity += ("its test split, if any",)
     folder = Path(spec.hub_id or "")
@@ -72,7 +148,7 @@ def _hub_identity(spec: DatasetSpec) -> tuple[Any, ...]:
 
 def _mirror(spec: DatasetSpec, folder: Path) -> Source:
     train = _split_files(folder, "train", spec.train_split)
-    test = _split_files(folder, "test", spec.test_split)
+    test = _split_files(folder, *_test_names(spec))
     if spec.test_split and not test:
         raise UserError(
             f"'{folder}' has train-*.parquet of {spec.name} but no test-*.parquet"
@@ -80,13 +156,21 @@ def _mirror(spec: DatasetSpec, folder: Path) -> Source:
             + ". Put its test files there too."
         )
     identity = (str(folder), *(_file_identity(path) for path in train + test))
+    identity += _asked_columns(spec)
     return Source("data-root", identity, lambda: _read_mirror(spec, train, test))
 
 
-def _split_files(folder: Path, *splits: str | None) -> list[Path]:
+def _test_names(spec: DatasetSpec) -> tuple[str, ...]:
+    """Return the names that the test split may have, best first."""
+    if not spec.kind:
+        return TESTS
+    return ("test", spec.test_split) if spec.test_split else ("test",)
+
+
+def _split_files(folder: Path, *splits: str) -> list[Path]:
     """List the files of the first of ``splits`` that has any."""
     for split in splits:
-        files = sorted(folder.glob(f"{split}-*.parquet")) if split else []
+        files = sorted(folder.glob(f"{split}-*.parquet"))
         if files:
             return files
     return []
@@ -99,16 +183,11 @@ def _file_identity(path: Path) -> tuple[str, int, int]:
 
 def _read_digits(spec: DatasetSpec) -> Rows:
     """Take scikit-learn's digits (8x8, values 0 to 16), a stratified fifth of them as test."""
-    from PIL import Image
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images = []
-    for pixels in digits.images.astype(np.uint8):
-        png = io.BytesIO()
-        Image.fromarray(pixels).save(png, format="png")
-        images.append({"bytes": png.getvalue()})
+    images = _encoded(digits.images.astype(np.uint8))
     table = pa.table({spec.inputs: images, spec.label: digits.target})
     train, test = train_test_split(
         np.arange(len(images)), test_size=0.2, stratify=digits.target, random_state=SPLIT_SEED
@@ -127,8 +206,9 @@ def _read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
-                _check_columns(spec, file.schema_arrow.names, str(path))
-                tables.append(file.read(columns=_columns(spec)))
+                if spec.kind:
+                    _check_columns(spec, file.schema_arrow.names, str(path))
+                tables.append(file.read(columns=_columns(spec) if spec.kind else None))
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"'{path}' cannot be read as a parquet file: {error}.") from error
     return pa.concat_tables(tables, promote_options="permissive")
@@ -149,7 +229,7 @@ def _check_columns(spec: DatasetSpec, present: Sequence[str], where: str) -> Non
 
 
 def _as_rows(spec: DatasetSpec, train: pa.Table, test: pa.Table | None) -> Rows:
-    names = _class_names(train.schema, spec.label)
+    names = class_names(train.schema, spec.label)
     if spec.first_classes:
         names = names[: spec.first_classes] if names else None
         train = _of_first_classes(spec, train)
@@ -174,7 +254,7 @@ def _of_first_classes(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     return table.filter(pc.less(table[spec.label], spec.first_classes))
 
 
-def _class_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
+def class_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
     """Read the names of a ClassLabel from the feature metadata that the hub's files carry."""
     metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     feature = metadata.get("info", {}).get("features", {}).get(label, {})
@@ -245,14 +325,16 @@ def _load_from_hub(spec: DatasetSpec) -> Rows:
         shuffle=False,
     )
     train = _hub_table(spec, federated.load_split(spec.train_split))
-    test = spec.test_split or ("test" if "test" in offered else None)
+    test = spec.test_split or next((n for n in _test_names(spec) if n in offered), None)
     return _as_rows(spec, train, _hub_table(spec, federated.load_split(test)) if test else None)
 
 
 def _hub_table(spec: DatasetSpec, split: Any) -> pa.Table:
     """Turn a ``datasets.Dataset`` into the table that its parquet files hold."""
-    _check_columns(spec, split.column_names, f"'{spec.hub_id}' on the hub")
-    table = split.data.table.select(_columns(spec))
+    table = split.data.table
+    if spec.kind:
+        _check_columns(spec, split.column_names, f"'{spec.hub_id}' on the hub")
+        table = table.select(_columns(spec))
     return table.replace_schema_metadata(split.features.arrow_schema.metadata)
 
 

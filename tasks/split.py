@@ -10,18 +10,19 @@ import hashlib
 import io
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fedsuite.core import seeds
+from fedsuite.core import plugins, seeds
 from fedsuite.core.files import write_atomically
-from fedsuite.core.settings import UserError, invalid, kebab, suggest
+from fedsuite.core.settings import UserError, invalid, kebab
 from tasks import schemes
 from tasks.dataset_cache import Dataset, default_cache_dir
-from tasks.partitions import PARTITIONS, PartitionOptions
+from tasks.partitions import PARTITIONS, PartitionOptions, Scheme, find_scheme
 from tasks.schemes import Parts, Request
 from tasks.task_spec import TaskSpec
 
@@ -128,7 +129,7 @@ def partition(
     Parameters
     ----------
     scheme : str
-        One of :data:`tasks.partitions.PARTITIONS`.
+        One of :data:`tasks.partitions.PARTITIONS`, or one from outside.
     labels : np.ndarray
         The class of every row.
     num_clients : int
@@ -147,8 +148,7 @@ def partition(
     list[np.ndarray]
         One sorted int64 array of indices into ``labels`` per client; disjoint, none empty.
     """
-    if scheme not in PARTITIONS:
-        raise invalid("partition", scheme, suggest(scheme, PARTITIONS))
+    outside = find_scheme(scheme)
     labels = np.asarray(labels)
     _check_sizes(labels, num_clients, owners, num_classes)
     order = seeds.generator(seed, "partition order").permutation(len(labels))
@@ -160,8 +160,11 @@ def partition(
         owners=None if owners is None else np.asarray(owners)[order],
         num_classes=num_classes,
     )
-    divide: Callable[[Request], Parts] = getattr(schemes, scheme)
-    parts = [np.sort(order[part]).astype(np.int64) for part in divide(request)]
+    if outside is None:
+        divided: Parts = getattr(schemes, scheme)(request)
+    else:
+        divided = _checked(scheme, outside(request), request)
+    parts = [np.sort(order[part]).astype(np.int64) for part in divided]
     _verify(scheme, parts, request)
     return parts
 
@@ -186,11 +189,14 @@ def label_counts(parts: Sequence[np.ndarray], labels: np.ndarray, num_classes: i
 
 def cached_split(spec: TaskSpec, dataset: Dataset) -> Split:
     """Divide a dataset once per machine: later processes read what the first one wrote."""
-    identity = {
+    identity: dict[str, Any] = {
         "version": SPLIT_VERSION,
         "rows": [len(dataset.y), dataset.num_train],
         "labels": hashlib.sha256(dataset.y.tobytes()).hexdigest(),
     }
+    if find_scheme(spec.partition):
+        reference = plugins.reference_of("partition", spec.partition)
+        identity["scheme"] = plugins.source_version(reference)
     key = json.dumps(asdict(spec) | identity, sort_keys=True)
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
     path = default_cache_dir() / "splits" / name
@@ -252,18 +258,33 @@ def _check_sizes(
         )
 
 
+def _checked(scheme: str, parts: Any, request: Request) -> Parts:
+    """Return the parts of a scheme from outside; refuse what is not an array of rows per client."""
+    try:
+        arrays = [np.asarray(part) for part in parts]
+    except (TypeError, ValueError):
+        arrays = []
+    whole = all(a.ndim == 1 and (not len(a) or a.dtype.kind in "iu") for a in arrays)
+    if len(arrays) != request.num_clients or not whole:
+        raise UserError(
+            f"partition '{scheme}' must return {request.num_clients} arrays of row numbers, one "
+            "per client."
+        )
+    rows = len(request.labels)
+    if any(len(part) and not 0 <= part.min() <= part.max() < rows for part in arrays):
+        raise UserError(f"partition '{scheme}' gave rows that are none of 0 to {rows - 1}.")
+    return [part.astype(np.int64) for part in arrays]
+
+
 def _verify(scheme: str, parts: Parts, request: Request) -> None:
     """Refuse parts that leave a client empty or give a row to two clients."""
     described = f"partition '{scheme}'"
-    chosen = [
-        f"{kebab(key)} = {getattr(request.options, key):g}" for key in PARTITIONS[scheme].settings
-    ]
+    settings = PARTITIONS.get(scheme, Scheme("from outside")).settings
+    chosen = [f"{kebab(key)} = {getattr(request.options, key):g}" for key in settings]
     if chosen:
         described += f" with {' and '.join(chosen)}"
     advice = "Use fewer clients, another partition" + (
-        f" or another {' or '.join(map(kebab, PARTITIONS[scheme].settings))}."
-        if chosen
-        else " or more data."
+        f" or another {' or '.join(map(kebab, settings))}." if chosen else " or more data."
     )
     for client, part in enumerate(parts):
         if len(part) == 0:

@@ -54,5 +54,5 @@ def open_task(spec: TaskSpec) -> Task:
             "only deployed SuperNodes have data of their own; for a simulation see "
             "`fedsuite list partitions`.",
         )
-    dataset = load_dataset(spec.dataset, spec.data_root)
+    dataset = load_dataset(spec.dataset, spec.data_root, columns=spec.columns)
     return Task(dataset, cached_split(spec, dataset))

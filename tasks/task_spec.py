@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tasks.datasets import Columns
 from tasks.partitions import PartitionOptions
 
 
@@ -20,3 +21,4 @@ class TaskSpec:
     client_test_fraction: float = 0.0
     pool_train_test: bool = False
     probe_per_class: int = 0
+    columns: Columns = field(default_factory=Columns)

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from fedsuite.core.plugins import registered
 from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, SuiteFolder, subfolders
 
 Offers = list[tuple[str, str]]
@@ -18,7 +19,8 @@ def algorithms(incomplete: str) -> Offers:
     """Offer the algorithms."""
     from fedsuite.registry import ALGORITHMS
 
-    return [(name, entry.summary) for name, entry in sorted(ALGORITHMS.items())]
+    ours = [(name, entry.summary) for name, entry in sorted(ALGORITHMS.items())]
+    return [*ours, *registered("algo").items()]
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -71,7 +73,8 @@ def _key_before(words: Sequence[str], incomplete: str) -> str:
 
 def _values(field: dataclasses.Field[Any]) -> Offers:
     if field.metadata["choices"]:
-        return [(choice, "") for choice in field.metadata["choices"]]
+        installed = registered(field.name) if field.metadata["others"] else {}
+        return [*((choice, "") for choice in field.metadata["choices"]), *installed.items()]
     if isinstance(field.default, bool):
         return [("true", ""), ("false", "")]
     return [(str(field.default), "default")] if field.default != "" else []

@@ -148,12 +148,13 @@ def settings(
     ] = "",
 ) -> None:
     """Explain settings: key, default, allowed values, meaning."""
-    from fedsuite.config import setting_groups
+    from fedsuite.config import algorithm_settings, setting_groups
+    from fedsuite.core import plugins
     from fedsuite.registry import ALGORITHMS
 
     groups = setting_groups()
-    if word in ALGORITHMS:
-        found = groups[word]
+    if word in ALGORITHMS or plugins.reference_of("algo", word):
+        found = groups.get(word) or algorithm_settings(word)
         if not found:
             print(f"{word} has no settings of its own; `fedsuite settings` lists those all share.")
             return
@@ -201,6 +202,16 @@ def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
 
 
 def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
+    if what == "runs":
+        return _runs(results_dir)
+    from fedsuite.core.plugins import GROUPS, registered
+
+    key = next(key for key, group in GROUPS.items() if group.endswith(what))
+    others = [(name, f"{ref}, of a package") for name, ref in registered(key).items()]
+    return [*_own_choices(what), *others]
+
+
+def _own_choices(what: Listed) -> list[tuple[str, str]]:
     if what == "algorithms":
         from fedsuite.registry import ALGORITHMS
 
@@ -213,8 +224,6 @@ def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
         from tasks.models import MODELS
 
         return [(n, f"{s.summary} ({', '.join(s.kinds)})") for n, s in MODELS.items()]
-    if what == "runs":
-        return _runs(results_dir)
     from tasks.partitions import PARTITIONS
 
     return [(name, scheme.summary) for name, scheme in PARTITIONS.items()]

@@ -2,13 +2,14 @@
 
 A setting declares what it needs: ``needs="optimizer=sgd"``, ``needs="freeloaders"`` (any value but
 none, 0 and false) or ``needs="correction=true or aggregation=true"``; of several, all must hold.
-Keys are those of the same group.
+Keys are those of the same group. A value may be a pattern: ``needs="dataset=*.csv"``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from fedsuite.core.settings import UserError, kebab, shown, spell
@@ -107,7 +108,9 @@ def _wanted(need: str) -> dict[str, list[str]]:
 
 
 def _is_met(value: str, wanted: Sequence[str]) -> bool:
-    return value in wanted if wanted else value not in NONE
+    if not wanted:
+        return value not in NONE
+    return any(fnmatchcase(value, pattern) for pattern in wanted)
 
 
 def _is_off(key: str, value: str, needs: Sequence[Mapping[str, Sequence[str]]]) -> bool:

@@ -49,13 +49,15 @@ def setting(
     high: float | None = None,
     above: float | None = None,
     choices: Iterable[str] | None = None,
+    others: str = "",
     alias: str = "",
     needs: str | tuple[str, ...] = (),
 ) -> Any:
     """Declare a setting: its default, one line of help, and which values are allowed.
 
-    ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one; ``alias`` is
-    another key that users may write. ``needs`` is what must hold for the setting to have an effect,
+    ``low`` and ``high`` are inclusive bounds, ``above`` an exclusive lower one. ``others`` says
+    what there may be beside the ``choices``, to be checked elsewhere. ``alias`` is another key that
+    users may write. ``needs`` is what must hold for the setting to have an effect,
     see :mod:`fedsuite.core.needs`.
     """
     limits = {"low": low, "high": high, "above": above}
@@ -66,6 +68,7 @@ def setting(
             "help": description,
             "limits": limits,
             "choices": chosen,
+            "others": others,
             "alias": alias,
             "needs": (needs,) if isinstance(needs, str) else needs,
         },
@@ -134,7 +137,8 @@ def spell(value: object) -> str:
 def allowed(field: dataclasses.Field[Any]) -> str:
     """Describe in a few words which values a setting takes."""
     if field.metadata["choices"] is not None:
-        return ", ".join(field.metadata["choices"])
+        others = field.metadata["others"]
+        return ", ".join([*field.metadata["choices"], *([f"or {others}"] if others else [])])
     kinds = {bool: "true, false", int: "integer", float: "number", str: "text"}
     limits = field.metadata["limits"]
     signs = {"low": ">=", "above": ">", "high": "<="}
@@ -144,7 +148,7 @@ def allowed(field: dataclasses.Field[Any]) -> str:
 
 def _check(key: str, value: Any, kind: Any, field: dataclasses.Field[Any]) -> Any:
     given, value = value, _convert(key, value, kind)
-    choices = field.metadata["choices"]
+    choices = field.metadata["choices"] if not field.metadata["others"] else None
     if choices is not None and value not in choices:
         raise invalid(key, value, suggest(str(value), choices))
     if kind is str:

@@ -30,7 +30,7 @@ from fedsuite.engines.cluster import (
 from fedsuite.engines.contract import EngineOptions, IsRunning
 from fedsuite.engines.table import AUTO, ENGINES, load_engine, settle_engine
 from fedsuite.flower.commands import log_tail
-from fedsuite.nodes.setup import refuse_server_data
+from fedsuite.nodes.setup import refuse_server_data, with_model
 from fedsuite.nodes.worker import pick_device
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name, make_folder
 from fedsuite.records.reader import FAILED, read_run
@@ -65,6 +65,7 @@ def start_run(
     config, folder = claim_folder(config)
     pick_device(config.device)
     task, module = check_feasible(config)
+    config = with_model(config, task.shape)
     if config.resume:
         check_split(RunFolder(folder), task.split.fingerprint)
     announce(config, console)

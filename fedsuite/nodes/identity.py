@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RunConfig
-from fedsuite.core.files import create_private
+from fedsuite.core.files import absolute_path, create_private
 from fedsuite.core.protocol import OWN, PARTITION, owner_name
 from fedsuite.core.settings import UserError
+from tasks.datasets import is_path
 from tasks.own_task import describe_path, own_task
 from tasks.task import Task, open_task
 
@@ -118,7 +119,17 @@ def open_node_data(
 def open_partition(node: NodeData, config: RunConfig) -> Task:
     """Open a shared dataset, from this node's own mirror if it has one."""
     root = node.data_root or config.data_root
+    place = absolute_path(str(Path(root, config.dataset)))
+    if is_path(config.dataset) and not _is_inside(place, node.data_root):
+        raise UserError(
+            f"invalid value '{config.dataset}' for dataset: this node reads files only inside the "
+            "data-root of its own node-config. Start the SuperNode with data-root, too."
+        )
     return open_task(dataclasses.replace(config, data_root=root).task)
+
+
+def _is_inside(path: Path, folder: str) -> bool:
+    return bool(folder) and path.resolve().is_relative_to(absolute_path(folder).resolve())
 
 
 def make_private(folder: Path) -> None:

@@ -29,7 +29,8 @@ from fedsuite.nodes.queries import Answer
 from fedsuite.nodes.simulated import SimulatedNodes
 from fedsuite.records.checkpoint import Checkpoint
 from fedsuite.records.folder import RunFolder
-from tasks.datasets import DATASETS
+from tasks.datasets import find_dataset
+from tasks.models import AUTO, DEFAULTS
 from tasks.own_schema import (
     Description,
     Schema,
@@ -38,10 +39,10 @@ from tasks.own_schema import (
     read_schema,
 )
 from tasks.own_task import server_task
+from tasks.shapes import DataShape
 from tasks.task import Task, open_task
 
 log = logging.getLogger("fedsuite")
-MODELS = {"image": "cnn2", "tabular": "mlp"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def set_up(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         return gather(config, grid, folder, checkpoint)
     refuse_server_data(config, "in a simulation")
     task = open_task(config.task)
+    config = with_model(config, task.shape)
     return RunSetup(config, task, SimulatedNodes(_partition_sizes(task)))
 
 
@@ -82,6 +84,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
         refuse_server_data(config, "on nodes with partitions of a shared dataset")
         config = changed(config, num_clients=nodes.num_partitions)
         task = open_task(config.task)
+        config = with_model(config, task.shape)
         nodes.agreed, nodes.rows = {"data": nodes.kind}, lambda c: len(task.split.train[c])
         return RunSetup(config, task, nodes)
     if schema is None:
@@ -94,9 +97,7 @@ def gather(config: RunConfig, grid: Grid, folder: Path, checkpoint: Checkpoint |
 
 def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSetup:
     """Set up a run on the nodes' own data."""
-    config = changed(config, idle="reset", partition=OWN)
-    if config.model == "auto":
-        config = changed(config, model=MODELS[schema.kind])
+    config = with_model(changed(config, idle="reset", partition=OWN), schema.data_shape)
     check_server_data(config)
     task = server_task(
         schema, config.server_data, config.data_root, config.probe_per_class, config.seed
@@ -112,6 +113,11 @@ def own_setup(config: RunConfig, schema: Schema, nodes: DeployedNodes) -> RunSet
     nodes.agreed = {"data": OWN, "schema": schema.to_json()}
     nodes.rows = lambda client: _own_rows(nodes, client, config.client_test_fraction)
     return RunSetup(config, task, nodes)
+
+
+def with_model(config: RunConfig, shape: DataShape) -> RunConfig:
+    """Replace ``auto`` by the usual model for such data, where no dataset names one."""
+    return changed(config, model=DEFAULTS[shape.kind]) if config.model == AUTO else config
 
 
 def refuse_server_data(config: RunConfig, where: str) -> None:
@@ -169,7 +175,7 @@ def _excess(dataset: str, answers: Sequence[Answer]) -> dict[int, str]:
 
 def _checker(schema: Schema | None, dataset: str) -> Callable[[Answer], str]:
     """Return a check of a node's description: against the schema, once there is one."""
-    shape = DATASETS[dataset].input_shape if dataset in DATASETS else ()
+    shape = find_dataset(dataset).input_shape
 
     def check(answer: Answer) -> str:
         try:

@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsuite import registry
 from fedsuite.core.files import absolute_path, is_locked, read_document
+from fedsuite.core.plugins import short_name
 from fedsuite.core.settings import UserError, invalid, shown, suggest
 from fedsuite.records.provenance import META, RUN_ID
 
@@ -294,9 +294,9 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 def default_name(config: RunConfig) -> str:
     """Return a name for a run that tells it apart from all others."""
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-    algo = registry.namespace(config.algo)
+    names = [short_name(name) for name in (config.algo, config.dataset, config.partition)]
     unique = uuid.uuid4().hex[:4]
-    return f"{algo}-{config.dataset}-{config.partition}-s{config.seed}-{moment}-{unique}"
+    return f"{'-'.join(names)}-s{config.seed}-{moment}-{unique}"
 
 
 def find_run(name: str, results_dir: str) -> Path:

@@ -49,7 +49,7 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
         spec = run.files.read_config().task
         if spec.partition == OWN:
             return Paragraph(f"{title}: every node has its own data, whose labels are not sent.")
-        if not is_local(spec.dataset, spec.data_root):
+        if not is_local(spec.dataset, spec.data_root, spec.columns):
             return Paragraph(f"{title}: the data of {spec.dataset} is not on this machine.")
         task = open_task(spec)
     except UserError as error:

@@ -1,10 +1,10 @@
 """A fingerprint of the code that decides a run's results.
 
-It covers the functions, classes and constants that the two apps and the run's algorithm reach,
-found by reading their sources and following names. What cannot change a result does not count:
-comments, docstrings, help texts, messages of errors and logs, the module a definition stands in,
-and all code that a run does not reach. So a reworded sentence, a moved function, a change to a
-report or to another algorithm leaves finished runs valid.
+It covers the functions, classes and constants that the two apps, the run's algorithm and whatever
+else it has from outside reach, found by reading their sources and following names. What cannot
+change a result does not count: comments, docstrings, help texts, messages of errors and logs, the
+module a definition stands in, and all code that a run does not reach. So a reworded sentence, a
+moved function, a change to a report or to another algorithm leaves finished runs valid.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ import ast
 import copy
 import hashlib
 import importlib.util
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from fedsuite import registry
+from fedsuite.core.plugins import REFERENCE, reference_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 ROOTS = ("fedsuite.client_app", "fedsuite.training.loop", "fedsuite.engines.inline")
 LISTS = "fedsuite.registry"  # names every algorithm, so it changes with each new one
-REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # MODULE:ATTRIBUTE in a table
 LOGGERS = ("log", "logger", "logging", "warnings")
 Definition = tuple[str, str]  # a module and a name in it
 
@@ -40,25 +39,28 @@ class Module:
 
 
 @cache
-def code_version(algo: str) -> str:
-    """Return the hash of all definitions a run of this algorithm depends on."""
-    sources = Sources(algo)
+def code_version(algo: str, *outside: str) -> str:
+    """Return the hash of all definitions a run of this algorithm depends on.
+
+    ``outside`` are the ``MODULE:ATTRIBUTE`` of a dataset, model or partition from outside.
+    """
+    sources = Sources(algo, *outside)
     texts = {text for definition in sources.reach() for text in sources.texts(definition)}
     return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
 
 
 class Sources:
-    """The sources a run of an algorithm may use: ours, and the algorithm's own package."""
+    """The sources a run of an algorithm may use: ours, and the packages of what is from outside."""
 
-    def __init__(self, algo: str) -> None:
+    def __init__(self, algo: str, *outside: str) -> None:
         entry = registry.ALGORITHMS.get(algo)
-        references = (entry.strategy, entry.client) if entry else (algo,)
-        self.algorithm = [reference.partition(":")[0] for reference in references]
-        self.packages = {*PACKAGES, *(module.partition(".")[0] for module in self.algorithm)}
+        own = (entry.strategy, entry.client) if entry else (reference_of("algo", algo),)
+        self.chosen = [reference.partition(":")[0] for reference in (*own, *outside)]
+        self.packages = {*PACKAGES, *(module.partition(".")[0] for module in self.chosen)}
 
     def reach(self) -> set[Definition]:
         """Return every definition that a run may use."""
-        modules = [*ROOTS, *self.algorithm]
+        modules = [*ROOTS, *self.chosen]
         waiting = [found for module in modules for found in self._all(module)]
         reached: set[Definition] = set()
         while waiting:
@@ -119,7 +121,7 @@ class Sources:
             yield from self._resolve(".".join([parsed.imports[names[0]], *names[1:]]))
 
     def _read(self, module: str) -> Module | None:
-        """Read a module's source; None if it is neither ours nor the algorithm's."""
+        """Read a module's source; None if it is neither ours nor of such a package."""
         if module.partition(".")[0] not in self.packages:
             return None
         path = _path(module)

@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RUNTIME_KEYS, RunConfig
+from fedsuite.core.plugins import reference_of
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.metrics import METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites.code_version import code_version
 from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
+from tasks.datasets import is_path
+from tasks.own_files import content_version
 
 DIGITS = 8
 
@@ -122,8 +125,20 @@ def run_key(config: RunConfig) -> str:
     """Return the hash of what decides a run's results."""
     runtime = {kebab(name) for name in RUNTIME_KEYS}
     settings = {key: value for key, value in sorted(config.flat().items()) if key not in runtime}
-    text = json.dumps([settings, code_version(config.algo)])
+    parts = [settings, code_version(config.algo, *_outside(config))]
+    if is_path(config.dataset):
+        parts.append(content_version(Path(config.data_root, config.dataset)))
+    text = json.dumps(parts)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _outside(config: RunConfig) -> list[str]:
+    """Return where a run's dataset, model and partition are, as far as they are not ours."""
+    fields = [f for f in dataclasses.fields(config) if f.metadata.get("others")]
+    named = {f.name: getattr(config, f.name) for f in fields}
+    ours = {name for f in fields for name in f.metadata["choices"]}
+    found = (reference_of(key, name) for key, name in named.items() if name not in ours)
+    return [reference for reference in found if reference]
 
 
 def run_name(labels: Mapping[str, Label], key: str) -> str:

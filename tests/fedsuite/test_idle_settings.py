@@ -242,8 +242,8 @@ def test_needs_name_settings_of_their_group_and_values_that_these_take() -> None
             for need in field.metadata["needs"]:
                 for condition in need.split(" or "):
                     key, _, value = condition.partition("=")
-                    choices = fields[key].metadata["choices"]
-                    assert choices is None or value in choices, condition
+                    choices, others = (fields[key].metadata[n] for n in ("choices", "others"))
+                    assert choices is None or value in choices or others, condition
                 holds(need, usual)
 
 

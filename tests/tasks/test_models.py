@@ -287,7 +287,7 @@ def test_unknown_name_names_the_nearest_and_all() -> None:
         build_model("resnet19", CIFAR, 0)
     assert str(error.value) == (
         "invalid value 'resnet19' for model: Did you mean 'resnet18'? "
-        "Choices: cnn2, cnn3, cnn4, cnn6, fasttext, lenet, lstm, mlp, resnet18."
+        "Choices: auto, cnn2, cnn3, cnn4, cnn6, fasttext, lenet, lstm, mlp, resnet18."
     )
 
 

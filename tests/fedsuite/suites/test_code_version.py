@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedsuite.config import parse
 from fedsuite.suites import code_version as module
 from fedsuite.suites.code_version import Sources, code_version, parse_module
+from fedsuite.suites.jobs import run_key
 
 LIBRARY = '''
 """A library."""
@@ -134,6 +138,31 @@ def test_an_algorithm_from_outside_counts(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "my_method.py").write_text("from my_maths import step\nALGORITHM = step(2)\n")
     assert code_version("my_method:ALGORITHM") != before
     forget()
+
+
+def test_a_model_from_outside_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_model.py").write_text("WIDTH = 3\n\ndef build(shape):\n    return WIDTH\n")
+    names = {"model": "my_model:build", "partition": "my_model:build"}
+    config = dataclasses.replace(parse({}), **names)
+    assert ("my_model", "WIDTH") in Sources("fedavg", "my_model:build").reach()
+    before = run_key(config)
+    forget()
+    (tmp_path / "my_model.py").write_text("WIDTH = 4\n\ndef build(shape):\n    return WIDTH\n")
+    assert run_key(config) != before
+    assert code_version("fedavg") != code_version("fedavg", "my_model:build")
+    forget()
+
+
+def test_the_content_of_a_file_counts_and_not_its_time(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("x,label\n1,a\n")
+    config = parse({"dataset": str(file)})
+    before = run_key(config)
+    os.utime(file, (1, 1))
+    assert run_key(config) == before
+    file.write_text("x,label\n2,a\n")
+    assert run_key(config) != before
 
 
 def test_the_code_of_a_run_is_what_its_apps_and_its_algorithm_reach() -> None:
