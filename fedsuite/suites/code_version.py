@@ -20,9 +20,8 @@ from functools import cache
 from pathlib import Path
 
 from fedsuite import registry
+from fedsuite.core.installation import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 ROOTS = ("fedsuite.client_app", "fedsuite.training.loop", "fedsuite.engines.inline")
 LISTS = "fedsuite.registry"  # names every algorithm, so it changes with each new one
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # MODULE:ATTRIBUTE in a table
