@@ -16,13 +16,13 @@ from fedsuite.config import parse
 from fedsuite.core.files import read_document
 from fedsuite.core.processes import Process
 from fedsuite.core.protocol import DEPLOYED, INCOMPLETE_RUN, LINE_MARK, RAY
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.flower.commands import COMMAND
 from fedsuite.flower.compat import is_simulated, prompt_delivery, replace_dead_workers
 from fedsuite.records.folder import RunFolder
 from fedsuite.records.summary import missing_sentence
-from fedsuite.training.loop import RunFailed, run
+from fedsuite.training.loop import run
 
 app = ServerApp()
 log = logging.getLogger("fedsuite")

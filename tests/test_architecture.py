@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 LAYERS = (
     ("fedsuite.cli",),
+    ("fedsuite.api",),
     ("fedsuite.suites", "fedsuite.report"),
     ("fedsuite.engines", "fedsuite.deploy"),
     ("fedsuite.server_app", "fedsuite.client_app"),

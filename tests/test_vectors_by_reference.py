@@ -17,9 +17,9 @@ from fedsuite import registry
 from fedsuite.core import vector_files
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.messages import REFERENCE
+from fedsuite.core.settings import RunFailed
 from fedsuite.engines.inline import InlineGrid
 from fedsuite.nodes.simulated import SimulatedNodes
-from fedsuite.training.loop import RunFailed
 
 Experiment = Callable[..., Path]
 SMALL = {"num_clients": 3, "local_steps": 1, "personal_eval": "on", "client_test_fraction": 0.25}

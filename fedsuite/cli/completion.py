@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from fedsuite.core.installation import SUITES, shipped_files
 from fedsuite.core.plugins import registered
 from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, SuiteFolder, subfolders
 
@@ -32,6 +33,11 @@ def runs_and_suites(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs and suites of the results folder."""
     paths = _folders(ctx)
     return [path.name for path in paths if RunFolder(path).exists or SuiteFolder(path).exists]
+
+
+def suites(incomplete: str) -> list[str]:
+    """Offer the suites that come with fedsuite."""
+    return list(shipped_files(SUITES))
 
 
 def settings(ctx: typer.Context, incomplete: str) -> Offers:

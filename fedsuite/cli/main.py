@@ -14,7 +14,8 @@ from fedsuite.cli import deploy, partition, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.files import write_problem
 from fedsuite.core.processes import interrupted_once
-from fedsuite.core.settings import UserError
+from fedsuite.core.protocol import LINE_MARK
+from fedsuite.core.settings import RunFailed, UserError
 
 EXAMPLES = """\
 \b
@@ -55,12 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    """Run a command; print what is wrong with it, or with the disk, as a sentence."""
+    """Run a command; print what is wrong with it, its run or the disk as a sentence."""
     try:
         return int(command().main([*words], prog_name="fedsuite", standalone_mode=False) or 0)
     except UserError as error:
         print(f"fedsuite: {error}", file=sys.stderr)
         return 2
+    except RunFailed as error:
+        notes = [f"{LINE_MARK}{note}" for note in getattr(error, "__notes__", ())]
+        print("\n".join([str(error), *notes]), file=sys.stderr)
+        return 1
     except click.ClickException as error:
         print(f"fedsuite: {usage_sentence(error)}", file=sys.stderr)
         return 2

@@ -62,7 +62,7 @@ Files = Annotated[
         "-f",
         "--file",
         metavar="FILE",
-        help="TOML file of settings; may be repeated",
+        help="TOML file of settings, or a name of `fedsuite list configs`; may be repeated",
         show_default=False,
     ),
 ]

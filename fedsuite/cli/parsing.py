@@ -14,8 +14,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from fedsuite.core.processes import INTERRUPTED, TERMINATED, Terminated
 from fedsuite.core.settings import invalid, shown, suggest
+from fedsuite.engines.table import MAX_NODES
 
-MAX_DIGITS, MAX_NODES = 9, 1000
+MAX_DIGITS = 9
 SEVERAL = "..."  # ends the metavar of an option that takes several values
 
 

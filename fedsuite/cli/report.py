@@ -75,7 +75,6 @@ def compare(
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """Test whether a gain is more than noise, paired over seeds."""
-    from fedsuite.report.compare import compare
-    from fedsuite.terminal.console import make_console
+    from fedsuite.api.compare import compare
 
-    compare(names, results_dir, make_console(), metric, against)
+    compare(*names, metric=metric, against=against, results_dir=results_dir).show()

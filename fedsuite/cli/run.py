@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,43 +23,13 @@ from fedsuite.cli.options import (
     SuperLink,
 )
 from fedsuite.cli.parsing import Command
-from fedsuite.core.files import absolute_path
-from fedsuite.core.protocol import DEPLOYED, RAY
 from fedsuite.core.settings import UserError, shown
-from fedsuite.engines.table import AUTO, DEFAULT, engine_to_resume, prepare_engine, settle_engine
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
-    from fedsuite.config import RunConfig
-    from fedsuite.flower.connections import Connection
+    from fedsuite.api.run import Run
 
-PATH_KEYS = ("data-root", "results-dir", "server-data")
 commands = typer.Typer()
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where a run is to be computed."""
-
-    engine: str | None
-    superlink: str
-    nodes: int
-    gpus: float
-    ray_address: str = ""
-
-    @property
-    def settled_engine(self) -> str:
-        """The engine, as far as options decide it; none at a SuperLink."""
-        if self.superlink:
-            return ""
-        if self.ray_address:
-            if self.engine not in (None, AUTO, RAY):
-                raise UserError(
-                    f"--ray-address has no effect on the engine {self.engine}. Leave one of the "
-                    "two out."
-                )
-            return RAY
-        return settle_engine(self.engine or DEFAULT, self.nodes, self.gpus)
 
 
 @commands.command(cls=Command, epilog=f"`fedsuite settings` lists all keys. {STATUSES}")
@@ -87,20 +55,21 @@ def run(
     ] = "",
 ) -> int:
     """Run one experiment."""
-    from fedsuite.config import parse
+    from fedsuite.api.start import run
 
-    target = Target(engine, superlink, nodes or 0, gpus, ray_address)
-    connection = _connection(target)
-    here = connection is None or connection.is_loopback
-    values = read_settings(file or [], settings or [], here) | {"algo": algo}
-    if values.get("superlink"):
-        raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
-    if name:
-        values["run-name"] = name
-    engine = target.settled_engine
-    with prepare_engine(engine, ray_address) as prepared:  # while settings are checked
-        config = parse(values, idle=given_keys(settings or []))
-        return _start(config, target, connection, prepared)
+    return _show(
+        lambda: run(
+            algo,
+            settings=read_pairs(settings or []),
+            files=file or [],
+            name=name,
+            engine=engine,
+            nodes=nodes or 0,
+            gpus=gpus,
+            ray_address=ray_address,
+            superlink=superlink,
+        )
+    )
 
 
 @commands.command(cls=Command, epilog=STATUSES)
@@ -114,45 +83,30 @@ def resume(
     gpus: Gpus = 0.0,
 ) -> int:
     """Resume an interrupted run."""
-    from fedsuite.records.folder import RunFolder, RunIsDone, find_run
+    from fedsuite.api.start import resume
 
-    target = Target(engine, superlink, nodes or 0, gpus, ray_address)
-    connection = _connection(target)
-    if connection is not None and not connection.is_loopback:
-        return _resume_remotely(name, results_dir, target, connection)
-    folder = find_run(name, results_dir)
-    files = RunFolder(folder)
-    if files.state.done:
-        return _already_done(folder)
-    ran_on = files.read_provenance().get("engine")
-    if connection is None and ran_on == DEPLOYED:
-        raise UserError(
-            f"The run '{folder.name}' ran on deployed nodes. Resume it there, with "
-            f"`{files.resume_command} --superlink NAME`."
+    return _show(
+        lambda: resume(
+            name,
+            results_dir=results_dir,
+            engine=engine,
+            nodes=nodes or 0,
+            gpus=gpus,
+            ray_address=ray_address,
+            superlink=superlink,
         )
-    if connection is None and engine is None and not ray_address:
-        target = dataclasses.replace(target, engine=engine_to_resume(str(ran_on)))
-    results, name = str(folder.parent), folder.name
-    try:
-        with prepare_engine(target.settled_engine, ray_address) as prepared:
-            config = dataclasses.replace(
-                files.read_config(), results_dir=results, run_name=name, resume=True
-            )
-            return _start(config, target, connection, prepared)
-    except RunIsDone:  # by another command, while this one waited for it
-        return _already_done(folder)
+    )
 
 
-def _already_done(folder: Path) -> int:
-    """Say that a run needs no resuming; return the status that it ended with."""
-    from fedsuite.records.reader import read_run
+def _show(execute: Callable[[], Run]) -> int:
+    """Execute a run and show its results; return the command's status."""
+    from fedsuite.api.run import IncompleteRun
 
-    run = read_run(folder)
-    if not run.done:
-        raise UserError(f"The run '{run.name}' is done, but its record is damaged: {run.note}")
-    lacks = f" {run.missing}." if run.missing else ""
-    show = run.files.command("show")
-    print(f"The run '{run.name}' is done ({run.state}); `{show}` shows it.{lacks}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteRun)  # the results say so
+        run = execute()
+    if not run.machine:
+        run.show()
     return run.exit_status
 
 
@@ -161,11 +115,14 @@ def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True)
 
     Paths are relative to the current directory, unless the run is not ``here``.
     """
-    from fedsuite.config import read_toml
+    from fedsuite.api.start import merge_settings
 
-    values: dict[str, Any] = {}
-    for file in files:
-        values |= read_toml(Path(file))
+    return merge_settings(files, read_pairs(pairs), here)
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Read KEY=VALUE pairs, of which the later ones win."""
+    values = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
@@ -173,48 +130,4 @@ def read_settings(files: Sequence[str], pairs: Sequence[str], here: bool = True)
                 f"'{shown(pair)}' is not a setting. Write KEY=VALUE, e.g. num-rounds=20."
             )
         values[key.strip()] = value.strip()
-    for key in PATH_KEYS:
-        if here and values.get(key):
-            values[key] = str(absolute_path(str(values[key])))
     return values
-
-
-def given_keys(pairs: Sequence[str]) -> frozenset[str]:
-    """Return the keys of KEY=VALUE pairs; one without effect is refused, one of a file is not."""
-    return frozenset(pair.partition("=")[0].strip() for pair in pairs)
-
-
-def _resume_remotely(name: str, results_dir: str, target: Target, connection: Connection) -> int:
-    """Resume a run whose folder, and settings with it, is on the SuperLink's machine."""
-    from fedsuite.config import parse
-
-    settings = {"run-name": name, "results-dir": results_dir, "resume": True}
-    return _start(parse(settings), target, connection)
-
-
-def _connection(target: Target) -> Connection | None:
-    """Find the SuperLink to run on; none for an engine on this machine."""
-    if not target.superlink:
-        return None
-    if target.engine or target.nodes or target.gpus or target.ray_address:
-        raise UserError(
-            "--superlink runs on the SuperNodes that are connected there: leave --engine, --nodes, "
-            "--gpus and --ray-address out."
-        )
-    from fedsuite.flower.connections import find_connection
-
-    return find_connection(target.superlink)
-
-
-def _start(
-    config: RunConfig, target: Target, connection: Connection | None, prepared: object = None
-) -> int:
-    if connection is not None:
-        from fedsuite.engines.remote import submit_run
-
-        return submit_run(config, connection)
-    from fedsuite.engines.start import start_run
-
-    return start_run(
-        config, target.settled_engine, target.nodes, target.gpus, prepared, target.ray_address
-    )

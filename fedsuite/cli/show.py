@@ -16,10 +16,12 @@ import typer
 from fedsuite.cli import completion
 from fedsuite.cli.options import ResultsDir, RunName
 from fedsuite.cli.parsing import Command
+from fedsuite.core.files import read_toml
+from fedsuite.core.installation import CONFIGS, SUITES, shipped_files
 from fedsuite.core.settings import UserError, allowed, shown, spell
 from fedsuite.records.folder import DEFAULT_RESULTS
 
-Listed = Literal["algorithms", "datasets", "models", "partitions", "runs"]
+Listed = Literal["algorithms", "configs", "datasets", "models", "partitions", "runs", "suites"]
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes
 commands = typer.Typer()
 
@@ -27,12 +29,9 @@ commands = typer.Typer()
 @commands.command(cls=Command)
 def show(name: RunName, results_dir: ResultsDir = DEFAULT_RESULTS) -> None:
     """Show a run's results."""
-    from fedsuite.records.folder import find_run
-    from fedsuite.records.reader import read_run
-    from fedsuite.terminal.console import make_console
-    from fedsuite.terminal.show import show
+    from fedsuite.api.run import load
 
-    show(read_run(find_run(name, results_dir)), make_console())
+    load(name, results_dir=results_dir).show()
 
 
 @commands.command(cls=Command)
@@ -114,7 +113,7 @@ def list_choices(
     what: Annotated[Listed, typer.Argument(metavar="WHAT", help=", ".join(get_args(Listed)))],
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
-    """List algorithms, datasets, models, partitions or runs."""
+    """List algorithms, datasets, models, partitions, runs; configs and suites by their names."""
     from rich.table import Table
     from rich.text import Text
 
@@ -204,6 +203,11 @@ def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
 def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
     if what == "runs":
         return _runs(results_dir)
+    if what == "configs":
+        files = shipped_files(CONFIGS).items()
+        return [(name, path.read_text().partition("\n")[0].strip("# ")) for name, path in files]
+    if what == "suites":
+        return [(n, read_toml(path)["title"]) for n, path in shipped_files(SUITES).items()]
     from fedsuite.core.plugins import GROUPS, registered
 
     key = next(key for key, group in GROUPS.items() if group.endswith(what))

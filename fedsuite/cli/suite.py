@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import warnings
 from typing import Annotated, Literal
 
 import typer
 
+from fedsuite.cli import completion
 from fedsuite.cli.options import STATUSES, Gpus, RayAddress, engine_names
 from fedsuite.cli.parsing import Command, positive
-from fedsuite.core.files import absolute_path
-from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -19,7 +18,14 @@ commands = typer.Typer()
 
 @commands.command(cls=Command, epilog=STATUSES)
 def suite(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="suite file, see sim_configs/suites")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="suite, see `fedsuite list suites`, or a file of your own",
+            autocompletion=completion.suites,
+        ),
+    ],
     scale: Annotated[
         Literal["paper", "small"],
         typer.Option(
@@ -69,23 +75,19 @@ def suite(
     gpus: Gpus = 0.0,
 ) -> int:
     """Run all experiments of a table or figure."""
-    from fedsuite.suites.definition import read_suite
-    from fedsuite.suites.runner import Where, run_suite
-    from fedsuite.terminal.console import make_console
+    from fedsuite.api.run import IncompleteRun
+    from fedsuite.api.suite import suite
 
-    if ray_address and engine != DEFAULT_IN_SUITES:
-        raise UserError(
-            f"--ray-address computes each run on one worker, with the engine {DEFAULT_IN_SUITES}. "
-            "Leave --engine out."
-        )
-    if gpus and not ray_address:
-        raise UserError("--gpus has no effect without --ray-address. Leave it out.")
-    where = Where(jobs or 0, engine, ray_address, gpus)
-    return run_suite(
-        read_suite(Path(file), scale),
-        where=where,
-        only=only or [],
-        results=absolute_path(results_dir),
-        data_root=data_root,
-        console=make_console(),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteRun)  # the table says so
+        return suite(
+            file,
+            scale=scale,
+            jobs=jobs or 0,
+            only=only or [],
+            results_dir=results_dir,
+            data_root=data_root,
+            engine=engine,
+            ray_address=ray_address,
+            gpus=gpus,
+        ).exit_status

@@ -104,9 +104,10 @@ def interrupted_once(restore: bool = True) -> Iterator[None]:
 
     What has to be done before the process ends, such as to record the run, is not cut short by a
     second one; without ``restore``, nor is what Python does when it exits. Only the main thread
-    can do so; a signal that this process ignores stays ignored.
+    can do so; a signal that this process ignores, or handles in a way of its own, stays as it is.
     """
-    numbers = [n for n in ENDING if signal.getsignal(n) != signal.SIG_IGN]
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = [n for n in ENDING if signal.getsignal(n) in usual]
     if threading.current_thread() is not threading.main_thread():
         numbers = []
 

@@ -26,6 +26,10 @@ class UserError(Exception):
     """A mistake in what the user asked for; the message is a sentence that says what to do."""
 
 
+class RunFailed(Exception):
+    """The run cannot continue; the message says why, with a client's traceback if there is one."""
+
+
 def invalid(key: str, value: object, reason: str) -> UserError:
     """Return the error for a value that ``key`` cannot have; ``reason`` says why, or what to do."""
     return UserError(f"invalid value '{shown(value)}' for {key}: {reason}")

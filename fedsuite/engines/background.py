@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from fedsuite.config import RunConfig
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.engines.contract import Follow
 from fedsuite.records.folder import RunFolder
-from fedsuite.training.loop import RunFailed
 
 STOP_SECONDS = 15.0
 

@@ -19,11 +19,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fedsuite.core.installation import PACKAGES, ROOT
 from fedsuite.core.settings import UserError, invalid
 from fedsuite.core.text import clean_line, counted
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 LIBRARIES = ("torch", "numpy", "flwr", "ray")
 ANSWER_SECONDS = 120.0
 

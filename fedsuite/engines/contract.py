@@ -1,7 +1,7 @@
 """What an engine is: a function that executes one run to its end.
 
 Before it is called, :func:`fedsuite.engines.start.start_run` has checked the settings and named the
-run; afterwards it shows the results. In between the engine calls ``follow`` once, which shows the
+run; afterwards it looks at the record. In between the engine calls ``follow`` once, which shows the
 progress until the function it is given says that the run is over.
 """
 
@@ -18,6 +18,7 @@ from fedsuite.config import RunConfig
 class EngineOptions:
     """How to execute a run: the number of nodes, and GPUs per node (a share of one, or 0).
 
+    Before the run is started, 0 nodes are the engine's default number of them.
     ``prepared`` is what the engine's own ``prepare`` has started, if it was asked to. A
     ``ray_address`` is that of an existing Ray cluster.
     """

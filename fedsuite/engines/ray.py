@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fedsuite.config import RunConfig
+from fedsuite.config import RunConfig, all_defaults
 from fedsuite.core.processes import Child, Process, kill, start
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.core.vector_files import remove_vector_files
 from fedsuite.engines.contract import EngineOptions, Follow
+from fedsuite.flower.app import stage_app
 from fedsuite.flower.commands import (
     COMMAND,
     await_health,
@@ -30,7 +31,6 @@ from fedsuite.flower.commands import (
     exposure,
     free_ports,
     guarded,
-    stage_app,
     write_settings,
 )
 from fedsuite.flower.connections import Connection, write_connection
@@ -134,7 +134,7 @@ def _submit(config: RunConfig, options: EngineOptions, home: Path, log: IO[bytes
     )
     if not options.ray_address:  # a cluster has the cores that it has
         federation += f" init-args-num-cpus={options.nodes}"
-    command = [*executable("flwr"), "run", str(stage_app(home)), CONNECTION]
+    command = [*executable("flwr"), "run", str(stage_app(home, all_defaults())), CONNECTION]
     command += ["--run-config", str(settings), "--federation-config", federation, "--stream"]
     return start(command, _environment(home), output=log)
 

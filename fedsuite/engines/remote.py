@@ -1,4 +1,4 @@
-"""Runs on real nodes: submit a run to a SuperLink, follow it, end with its status.
+"""Runs on real nodes: submit a run to a SuperLink, follow it, see how it ended.
 
 The run belongs to the SuperLink and does not need this command; only Ctrl-C stops it. If its folder
 can be read from here (a SuperLink on this machine), progress is read from the folder; otherwise the
@@ -11,21 +11,22 @@ import dataclasses
 import os
 import shlex
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from fedsuite.config import RunConfig
-from fedsuite.core.processes import INTERRUPTED, Terminated, start, stop
+from fedsuite.config import RunConfig, all_defaults
+from fedsuite.core.processes import Terminated, start, stop
 from fedsuite.core.protocol import INCOMPLETE_RUN, LINE_MARK, RESULTS_ARE_IN
 from fedsuite.core.scratch import scratch_folder
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.core.text import clean_line, clean_lines, counted
-from fedsuite.engines.start import claim_folder, conclude
+from fedsuite.engines.start import claim_folder, refuse_failure
+from fedsuite.flower.app import stage_app
 from fedsuite.flower.commands import (
     SUBMIT_SECONDS,
     CommandFailed,
@@ -39,8 +40,6 @@ from fedsuite.flower.commands import (
 from fedsuite.flower.connections import Connection
 from fedsuite.nodes.setup import check_server_data
 from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, default_name
-from fedsuite.records.reader import FAILED, INCOMPLETE
-from fedsuite.terminal.console import make_console
 from fedsuite.terminal.progress import follow
 from fedsuite.terminal.show import MAX_SHOWN
 
@@ -48,6 +47,18 @@ POLL_SECONDS = 0.2
 STATUS_SECONDS = 60.0
 LAST_SECONDS = 20.0
 COMPLETED = "finished:completed"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is done: its folder, and the machine that it is on if that is not this one.
+
+    ``lacks`` is whether client updates are missing, as far as the log of a run elsewhere tells.
+    """
+
+    folder: Path
+    machine: str = ""
+    lacks: bool = False
 
 
 class Stream:
@@ -92,9 +103,8 @@ class Stream:
                 self.lines.append(line.decode(errors="replace").rstrip())
 
 
-def submit_run(config: RunConfig, connection: Connection) -> int:
-    """Run an experiment on the nodes of a SuperLink; return the command's status."""
-    console = make_console()
+def submit_run(config: RunConfig, connection: Connection, console: Console) -> Ended:
+    """Run an experiment on the nodes of a SuperLink; return where its results are."""
     config = dataclasses.replace(_settle(config, connection), superlink=connection.name)
     if not config.resume:
         console.print(
@@ -118,8 +128,8 @@ class Follower:
         self.log: list[str] = []
         self.own_lines: list[str] = []
 
-    def run(self, settings: Path) -> int:
-        """Submit the run, show its progress until it has ended; return the command's status."""
+    def run(self, settings: Path) -> Ended:
+        """Submit the run, show its progress until it has ended; return where its results are."""
         try:
             self._submit(settings)
             self._say(f"run {self.run_id} on '{self.connection.name}'")
@@ -129,18 +139,19 @@ class Follower:
                 self._say(f"the run {self.run_id} goes on; `{self._log_command}` follows it")
             raise
         except KeyboardInterrupt:
-            return self._interrupted()
+            self._stop()
+            raise
         if not self._is_visible:
             return self._conclude_elsewhere(status, details)
         self._keep_log()
-        code = conclude(Path(self.folder), self.console)
-        if code == FAILED and RunFolder(Path(self.folder)).can_go_on:
-            self._say(f"to resume it: `{self._resume_command}`")
-        return code
+        there = ["--superlink", self.connection.name]
+        refuse_failure(RunFolder(Path(self.folder)), options=there)
+        return Ended(Path(self.folder))
 
     def _submit(self, settings: Path) -> None:
         """Submit on a second thread: after Ctrl-C the run's id is still needed to stop the run."""
-        call = submit(self.connection.name, settings)
+        app = stage_app(settings.parent, all_defaults())
+        call = submit(self.connection.name, app, settings)
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(call.answer, SUBMIT_SECONDS)
             try:
@@ -212,16 +223,15 @@ class Follower:
             self._say(clean_lines(line, MAX_SHOWN))
         self.shown = max(self.shown, len(lines))
 
-    def _interrupted(self) -> int:
+    def _stop(self) -> None:
         """Stop the run after Ctrl-C."""
         if not self.run_id:
-            return INTERRUPTED
+            return
         try:
             stop_run(self.run_id, self.connection.name)
             self._say(f"stopped run {self.run_id}; to resume it: `{self._resume_command}`")
         except CommandFailed as error:
             self._say(f"the run {self.run_id} could not be stopped. {error}")
-        return INTERRUPTED
 
     @property
     def _resume_command(self) -> str:
@@ -236,8 +246,8 @@ class Follower:
     def _log_command(self) -> str:
         return shlex.join(["flwr", "log", self.run_id, self.connection.name])
 
-    def _conclude_elsewhere(self, status: str, details: str) -> int:
-        """Print what is known of a run whose folder is on another machine."""
+    def _conclude_elsewhere(self, status: str, details: str) -> Ended:
+        """Print where the results are of a run whose folder is on another machine."""
         if status == COMPLETED:
             source = f"{self.connection.host}:{self.folder}"
             self._say(
@@ -246,14 +256,12 @@ class Follower:
                 f"\n  {shlex.join(['fedsuite', 'show', self.config.run_name])}"
             )
             lacks = any(line.startswith(INCOMPLETE_RUN) for line in self.own_lines)
-            return INCOMPLETE if lacks else 0
+            return Ended(Path(self.folder), self.connection.host, lacks)
         why = "" if details == "N/A" else f": {clean_line(details)}"
-        print(
-            f"fedsuite: the run {self.run_id} ended as '{status}'{why}. "
-            f"`{self._log_command}` shows its whole log.",
-            file=sys.stderr,
+        raise RunFailed(
+            f"The run {self.run_id} ended as '{status}'{why}. `{self._log_command}` shows its "
+            "whole log."
         )
-        return FAILED
 
     def _keep_log(self) -> None:
         """Append the run's log to its folder, as the other engines do."""

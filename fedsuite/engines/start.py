@@ -1,4 +1,4 @@
-"""Start a run on this machine: check the settings, hand over to an engine, show the results."""
+"""Start a run on this machine: check the settings, hand over to an engine, see how it ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from fedsuite.core.files import write_problem
 from fedsuite.core.flat_model import gpu_count
 from fedsuite.core.processes import Process
 from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.core.text import clean_lines, counted
 from fedsuite.engines.choice import choose_engine
 from fedsuite.engines.cluster import (
@@ -33,34 +34,24 @@ from fedsuite.flower.commands import log_tail
 from fedsuite.nodes.setup import refuse_server_data, with_model
 from fedsuite.nodes.worker import pick_device
 from fedsuite.records.folder import RunFolder, RunIsDone, default_name, make_folder
-from fedsuite.records.reader import FAILED, read_run
 from fedsuite.records.writer import RunRecord
-from fedsuite.terminal.console import make_console
 from fedsuite.terminal.progress import follow
-from fedsuite.terminal.show import MAX_SHOWN, show
-from fedsuite.training.loop import RunFailed, check_feasible
+from fedsuite.terminal.show import MAX_SHOWN
+from fedsuite.training.loop import check_feasible
 from fedsuite.training.resume import check_split, find_checkpoint, resumed_config
 
 TAIL = 40
 FULL_DISK = 64 * 1024  # bytes
 
 
-def start_run(
-    config: RunConfig,
-    engine: str,
-    nodes: int,
-    gpus: float,
-    prepared: object = None,
-    ray_address: str = "",
-) -> int:
-    """Check all that can be checked, then execute the run; return the command's status.
+def start_run(config: RunConfig, engine: str, options: EngineOptions, console: Console) -> Path:
+    """Check all that can be checked, then execute the run; return its folder once it is done.
 
-    With ``nodes`` = 0 the run has the engine's default number of nodes, or as many as fit into the
-    cluster at ``ray_address``. ``prepared`` is what :func:`prepare_engine` gave.
+    With no nodes given the run has the engine's default number of them, or as many as fit into the
+    cluster at the Ray address.
     """
-    engine = settle_engine(engine, nodes, gpus)
-    console = make_console()
-    check_gpus(config, engine, gpus, ray_address)
+    engine = settle_engine(engine, options.nodes, options.gpus)
+    check_gpus(config, engine, options.gpus, options.ray_address)
     refuse_server_data(config, "in a simulation")
     config, folder = claim_folder(config)
     pick_device(config.device)
@@ -72,10 +63,8 @@ def start_run(
     if engine == AUTO:
         engine, why = choose_engine(config, task, module)
         console.print(why, highlight=False)
-    if ray_address:
-        nodes = _join_cluster(ray_address, folder, nodes, gpus, console)
-    nodes = nodes or ENGINES[engine].default_nodes
-    options = EngineOptions(nodes, gpus, prepared, ray_address)
+    nodes = _join_cluster(options, folder, console) if options.ray_address else options.nodes
+    options = dataclasses.replace(options, nodes=nodes or ENGINES[engine].default_nodes)
 
     def show_progress(is_running: IsRunning) -> None:
         follow(folder, config.num_rounds, is_running, console)
@@ -91,21 +80,19 @@ def start_run(
     mine = Process.is_current(files.writer)
     if config.resume and not mine and files.state.done:
         raise RunIsDone(files)
-    status = conclude(folder, console, mine, problem)
-    if status == FAILED:
-        say_how_to_resume(files)
-    return status
+    refuse_failure(files, mine, problem)
+    return folder
 
 
-def _join_cluster(address: str, folder: Path, nodes: int, gpus: float, console: Console) -> int:
+def _join_cluster(options: EngineOptions, folder: Path, console: Console) -> int:
     """Check the machines of a Ray cluster; return the number of nodes, by default all that fit."""
     make_folder(folder.parent)
-    with connected(address):
+    with connected(options.ray_address):
         machines = survey(folder.parent)
     refuse_unshared(machines, folder.parent)
-    slots = count_slots(machines, gpus)
+    slots = count_slots(machines, options.gpus)
     console.print(describe_cluster(machines, slots), highlight=False)
-    return nodes or slots
+    return options.nodes or slots
 
 
 def check_gpus(config: RunConfig, engine: str, gpus: float, ray_address: str = "") -> None:
@@ -129,11 +116,10 @@ def check_gpus(config: RunConfig, engine: str, gpus: float, ray_address: str = "
         )
 
 
-def say_how_to_resume(files: RunFolder, *options: str) -> None:
+def say_how_to_resume(files: RunFolder) -> None:
     """Print the command that resumes a run which has ended early, if that can take it further."""
     if files.can_go_on:
-        command = " ".join([files.resume_command, *map(shlex.quote, options)])
-        print(f"{LINE_MARK}{TO_RESUME}`{command}`", file=sys.stderr)
+        print(f"{LINE_MARK}{TO_RESUME}`{files.resume_command}`", file=sys.stderr)
 
 
 def claim_folder(config: RunConfig) -> tuple[RunConfig, Path]:
@@ -165,37 +151,38 @@ def announce(config: RunConfig, console: Console) -> None:
     )
 
 
-def conclude(folder: Path, console: Console, mine: bool = True, problem: str = "") -> int:
-    """Show a run that has ended, or why it failed; return the command's status.
+def refuse_failure(
+    files: RunFolder, mine: bool = True, problem: str = "", options: Sequence[str] = ()
+) -> None:
+    """Raise why a run failed, if it did, with its folder and the command that resumes it.
 
     ``mine`` is whether this command's run has written the folder, rather than an earlier one or
     one that was started under the same name at the same time; ``problem`` is why the run failed,
-    as far as this command knows.
+    as far as this command knows. A resume needs ``options``.
     """
-    files = RunFolder(folder)
     if not mine and (files.state.done or files.is_being_written):
         raise UserError(
             f"The run '{files.name}' was started by another command at the same time, and its "
             f"results are that command's (`{files.command('show')}`). Choose another name."
         )
-    problem = failure(folder, mine, problem)
-    if problem:
-        said = clean_lines(problem, MAX_SHOWN)
-        print(f"{said}\n{LINE_MARK}{ITS_FOLDER_IS}{folder}", file=sys.stderr)
-        return FAILED
-    run = read_run(folder)
-    show(run, console)
-    return run.exit_status
+    if not (why := failure(files, mine, problem)):
+        return
+    error = RunFailed(clean_lines(why, MAX_SHOWN))
+    error.add_note(f"{ITS_FOLDER_IS}{files.path}")
+    if files.can_go_on:
+        error.add_note(
+            f"{TO_RESUME}`{' '.join([files.resume_command, shlex.join(options)]).strip()}`"
+        )
+    raise error
 
 
-def failure(folder: Path, mine: bool = True, problem: str = "") -> str:
+def failure(files: RunFolder, mine: bool = True, problem: str = "") -> str:
     """Return why a run failed, by its record or else the end of its log; "" if it did not."""
-    files = RunFolder(folder)
     if files.state.done:
         return ""
     if said := (files.reason if mine else "") or problem:
         return said
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-    if shutil.disk_usage(folder).free < FULL_DISK:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(files.path))
+    if shutil.disk_usage(files.path).free < FULL_DISK:
         return f"{write_problem(full)}, then resume the run."
     return f"The run ended before it was done. {log_tail(files.log_file, TAIL)}"

@@ -5,13 +5,14 @@ Reading the table imports nothing; an engine's module is imported when a run use
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedsuite.core.protocol import RAY
-from fedsuite.core.settings import UserError, suggest
+from fedsuite.core.settings import invalid, suggest
 
 if TYPE_CHECKING:
     from fedsuite.engines.contract import Execute, Prepare
@@ -49,6 +50,7 @@ AUTO = "auto"
 AUTO_SUMMARY = f"{SHORT_RUNS} if the run takes under half a minute and there is no GPU, else {RAY}"
 DEFAULT = AUTO
 DEFAULT_IN_SUITES = "inline"
+MAX_NODES = 1000
 FORMER_NAMES = {"flower": RAY}
 
 
@@ -58,8 +60,11 @@ def settle_engine(name: str, nodes: int, gpus: float) -> str:
     Whoever says how many nodes or GPUs to use wants nodes that compute in parallel.
     """
     if name not in (AUTO, *ENGINES):
-        choices = suggest(name, (AUTO, *ENGINES))
-        raise UserError(f"invalid value '{name}' for --engine: {choices}")
+        raise invalid("--engine", name, suggest(name, (AUTO, *ENGINES)))
+    if not isinstance(nodes, int) or not 0 <= nodes <= MAX_NODES:
+        raise invalid("--nodes", nodes, f"it takes a whole number from 1 to {MAX_NODES}.")
+    if not 0 <= gpus < math.inf:
+        raise invalid("--gpus", gpus, "it takes a number of at least 0.")
     return LONG_RUNS if name == AUTO and (nodes or gpus) else name
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +25,6 @@ from fedsuite.core.settings import Scalar, UserError
 SECOND_DOOR = "FLWR_INTERNAL_GRPC_CONTROL_API"  # opens an API that the guard does not watch
 DIRECT = "127.0.0.1,localhost"  # reached without a proxy
 COMMAND = "FEDSUITE_COMMAND"  # the environment's name of the process that a run must not outlive
-PROJECT = "pyproject.toml"
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
 SUBMIT_SECONDS = 600.0
@@ -41,34 +38,6 @@ QUIET = {
 
 class CommandFailed(UserError):
     """A ``flwr`` command failed; the message quotes its error."""
-
-
-def app_folder() -> Path:
-    """Return the Flower app's folder: the source checkout that contains this package."""
-    folder = Path(__file__).resolve().parents[2]
-    if not (folder / PROJECT).exists():
-        raise UserError(
-            f"Flower needs the app's source, and there is no {PROJECT} beside "
-            f"{folder / 'fedsuite'}. Install from a checkout with `pip install -e .`, or "
-            "choose another --engine."
-        )
-    return folder
-
-
-def stage_app(folder: Path) -> Path:
-    """Copy what the app consists of into a folder, and return where it is.
-
-    ``flwr run`` looks at every file of the folder it is given, and a checkout with a virtual
-    environment has tens of thousands.
-    """
-    source, target = app_folder(), folder / "app"
-    project = tomllib.loads((source / PROJECT).read_text())
-    patterns = [PROJECT, *project["tool"]["flwr"]["app"]["fab-include"]]
-    for path in sorted({path for pattern in patterns for path in source.glob(pattern)}):
-        copy = target / path.relative_to(source)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
-    return target
 
 
 def executable(name: str) -> list[str]:
@@ -161,11 +130,9 @@ class Call:
             self._process.wait()
 
 
-def submit(connection: str, run_config: Path) -> Call:
-    """Begin to submit a run of this app to a SuperLink; the answer has the run's id."""
-    return Call(
-        ["run", str(stage_app(run_config.parent)), connection, "--run-config", str(run_config)]
-    )
+def submit(connection: str, app: Path, run_config: Path) -> Call:
+    """Begin to submit a run of an app to a SuperLink; the answer has the run's id."""
+    return Call(["run", str(app), connection, "--run-config", str(run_config)])
 
 
 def run_status(run_id: str, connection: str, home: Path | None = None) -> tuple[str, str]:

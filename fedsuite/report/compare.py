@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
@@ -24,8 +26,12 @@ from fedsuite.report.cells import (
     values_by_seed,
 )
 from fedsuite.report.curves import mean_curve
-from fedsuite.report.statistics import Difference, paired_difference
+from fedsuite.report.statistics import Difference, deviation, mean, paired_difference
 from fedsuite.terminal.braille import NAME_LETTERS, plot_curves
+from fedsuite.terminal.console import make_console
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 BASELINE = "fedavg"
 MAX_CURVES = 8
@@ -46,10 +52,50 @@ class Comparison:
     verdict: str
 
 
+@dataclass(frozen=True)
+class SettingCompared:
+    """The methods in one setting; ``notes`` say what numbers depend on, or why there are none."""
+
+    name: str
+    reference: str
+    rows: Sequence[Comparison]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How methods compare in every setting that their runs share."""
+
+    collection: Collection
+    metric: str
+    settings: Sequence[SettingCompared]
+    notes: Sequence[str]
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """A row per setting and method, in the metric's unit.
+
+        ``low`` and ``high`` are the ends of the 95 % interval of the difference from the reference.
+        """
+        from pandas import DataFrame
+
+        return DataFrame([_cells(at, row) for at in self.settings for row in at.rows])
+
+    def show(self) -> None:
+        """Print curves, tables and notes, as ``fedsuite compare`` does."""
+        print_compared(self, make_console())
+
+    def __repr__(self) -> str:
+        return str(self.table)
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(index=False))
+
+
 def compare(
-    names: Sequence[str], results_dir: str, console: Console, metric: str = "", against: str = ""
-) -> None:
-    """Print how methods compare in every setting that their runs share."""
+    names: Sequence[str], results_dir: str, metric: str = "", against: str = ""
+) -> Compared:
+    """Compare methods in every setting that their runs share."""
     collection, left_out = gather(names, results_dir)
     metric = metric or collection.metric
     methods = collection.row_names()
@@ -57,32 +103,61 @@ def compare(
         raise invalid("--against", against, f"these runs have {', '.join(methods)}.")
     scored = scored_methods(collection, metric)
     _refuse_nothing(collection, metric, scored)
+    notes = [f"left out: {run.name}, {run.state}. {run.note}" for run in left_out]
+    settings = [_compare_in(collection, at, here, metric, against) for at, here in scored.items()]
+    return Compared(collection, metric, settings, [*notes, *collection.remarks])
 
-    def print_plain(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    for run in left_out:
-        print_plain(f"left out: {run.name}, {run.state}. {run.note}")
-    for remark in collection.remarks:
-        print_plain(remark)
-    for column, here in scored.items():
-        console.print(f"\n[bold]{escape(column)}[/bold]", highlight=False)
-        draw(collection, column, console)
-        reference = against or (BASELINE if BASELINE in here else here[0] if here else "")
-        if reference not in here:
-            print_plain(f"No finished run has {against if here else metric} here.")
-        elif len(here) == 1:
-            print_plain(f"Only {reference} ran here: there is nothing to compare it with.")
-        else:
-            rows = compare_column(collection, column, reference, metric)
-            console.print(_table(rows, reference, metric))
-            for note in methods_without(collection, column, metric):
-                print_plain(note)
-            for note in unequal_settings(collection, column, reference):
-                print_plain(note)
-            for note in measurement_notes(collection, column, metric):
-                print_plain(note)
+def _compare_in(
+    collection: Collection, column: str, here: Sequence[str], metric: str, against: str
+) -> SettingCompared:
+    """Compare the methods that have the metric in one setting."""
+    reference = against or (BASELINE if BASELINE in here else here[0] if here else "")
+    if reference not in here:
+        why = f"No finished run has {against if here else metric} here."
+        return SettingCompared(column, reference, [], [why])
+    if len(here) == 1:
+        why = f"Only {reference} ran here: there is nothing to compare it with."
+        return SettingCompared(column, reference, [], [why])
+    rows = compare_column(collection, column, reference, metric)
+    notes = [
+        *methods_without(collection, column, metric),
+        *unequal_settings(collection, column, reference),
+        *measurement_notes(collection, column, metric),
+    ]
+    return SettingCompared(column, reference, rows, notes)
+
+
+def print_compared(compared: Compared, console: Console) -> None:
+    """Print how methods compare."""
+
+    def print_plain(lines: Sequence[str]) -> None:
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    print_plain(compared.notes)
+    for at in compared.settings:
+        console.print(f"\n[bold]{escape(at.name)}[/bold]", highlight=False)
+        draw(compared.collection, at.name, console)
+        if at.rows:
+            console.print(_table(at.rows, at.reference, compared.metric))
+        print_plain(at.notes)
     console.print(INTERVAL_NOTE, style="dim", highlight=False)
+
+
+def _cells(at: SettingCompared, row: Comparison) -> dict[str, object]:
+    difference = row.difference
+    return {
+        "setting": at.name,
+        "method": row.method,
+        "seeds": len(row.values),
+        "mean": mean(row.values),
+        "std": deviation(row.values),
+        "difference": difference and difference.mean,
+        "low": difference and difference.low,
+        "high": difference and difference.high,
+        "verdict": row.verdict,
+    }
 
 
 def gather(names: Sequence[str], results_dir: str) -> tuple[Collection, list[Run]]:

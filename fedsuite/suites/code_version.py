@@ -19,10 +19,9 @@ from functools import cache
 from pathlib import Path
 
 from fedsuite import registry
+from fedsuite.core.installation import PACKAGES, ROOT
 from fedsuite.core.plugins import REFERENCE, reference_of
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
 ROOTS = ("fedsuite.client_app", "fedsuite.training.loop", "fedsuite.engines.inline")
 LISTS = "fedsuite.registry"  # names every algorithm, so it changes with each new one
 LOGGERS = ("log", "logger", "logging", "warnings")

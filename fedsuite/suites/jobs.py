@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RUNTIME_KEYS, RunConfig
+from fedsuite.core.installation import SUITES
 from fedsuite.core.plugins import reference_of
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.metrics import METRICS
@@ -115,7 +116,8 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
 
 def suite_command(suite: Suite, data_root: str, *options: str) -> str:
     """Return the command that runs the suite, as typed into a shell."""
-    words = ["fedsuite", "suite", str(suite.path)]
+    shipped = suite.path.parent == SUITES
+    words = ["fedsuite", "suite", suite.path.stem if shipped else str(suite.path)]
     words += ["--scale", suite.scale] if suite.small else []
     words += ["--data-root", data_root] if data_root else []
     return shlex.join([*words, *options])

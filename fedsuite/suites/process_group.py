@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import IO
 
+from fedsuite.core.installation import ROOT
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
 from fedsuite.core.settings import spell
@@ -81,8 +81,7 @@ def run_words(job: Job) -> list[str]:
 
 def environment(threads: int) -> dict[str, str]:
     """Return the variables of a run's process: this code, and as many threads as clients have."""
-    here = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return os.environ | {"PYTHONPATH": path} | dict.fromkeys(libraries, str(threads))
 

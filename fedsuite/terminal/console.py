@@ -7,12 +7,18 @@ from rich.console import Console
 UNBOUNDED = 10_000  # columns
 
 
-def make_console() -> Console:
+def make_console(quiet: bool = False) -> Console:
     """Return a console for the terminal; into a file or a pipe, lines are neither cut nor folded.
 
-    There nobody sees where a line ends, and a path or a command that is cut is of no use.
+    There nobody sees where a line ends, and a path or a command that is cut is of no use. A
+    notebook is written to like a file.
     """
-    console = Console()
+    console = Console(quiet=quiet, force_jupyter=False)
     if not console.is_terminal:
         console.width = UNBOUNDED
     return console
+
+
+def is_notebook() -> bool:
+    """Return whether this process computes the cells of a notebook."""
+    return Console().is_jupyter

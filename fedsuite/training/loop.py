@@ -25,7 +25,7 @@ from fedsuite.core import seeds
 from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
@@ -44,10 +44,6 @@ from tasks.task import Task, open_task
 
 log = logging.getLogger("fedsuite")
 MAX_EMPTY_ROUNDS = 3
-
-
-class RunFailed(Exception):
-    """The run cannot continue; the message says why, with a client's traceback if there is one."""
 
 
 def run(config: RunConfig, grid: Grid, engine: str) -> Path:

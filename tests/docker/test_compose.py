@@ -15,6 +15,7 @@ import yaml
 
 from fedsuite.cli.main import main
 from fedsuite.config import RunConfig
+from fedsuite.core.settings import RunFailed
 from fedsuite.flower.compat import option_parsers
 from fedsuite.nodes.identity import read_node_data
 
@@ -173,12 +174,12 @@ def test_commands_are_real(name: str, service: str, monkeypatch: pytest.MonkeyPa
     if script.name == "job.sh":
         started: list[RunConfig] = []
 
-        def note(config: RunConfig, *options: Any) -> int:
+        def note(config: RunConfig, *options: Any) -> Path:
             started.append(config)
-            return 0
+            raise RunFailed("noted")
 
         monkeypatch.setattr("fedsuite.engines.start.start_run", note)
-        assert main(["run", *it["environment"]["RUN"].split()]) == 0
+        assert main(["run", *it["environment"]["RUN"].split()]) == 1
         assert [config.num_rounds for config in started] == [5]
 
 

@@ -178,7 +178,7 @@ def test_the_resume_command_is_relative_to_the_current_directory(tmp_path: Path)
         (["run", "fedavg", "--gpus", "two"], "'two' is not a number of at least 0."),
         (["run", "fedavg", "--name"], "'--name' requires an argument. See `fedsuite run --help`."),
         (["show", "x", "stray"], "unexpected extra argument (stray). See `fedsuite show --help`."),
-        (["list", "fruits"], "'algorithms', 'datasets'"),
+        (["list", "fruits"], "'algorithms', 'configs', 'datasets'"),
         (["deploy", "connect", "hub", "127.0.0.1:8000"], "Missing option '--ca'."),
         (["--fast"], "Unknown option '--fast'."),
     ],
@@ -237,10 +237,9 @@ def test_several_values_reach_the_command(
         seen.append(only)
         return 0
 
-    monkeypatch.setattr("fedsuite.suites.definition.read_suite", lambda *_: None)
     monkeypatch.setattr("fedsuite.suites.runner.run_suite", run_suite)
     for words in (["--only", "algo=a", "seed=1"], ["--only", "algo=a", "--only", "seed=1"]):
-        say(capsys, "suite", "x.toml", *words, "--jobs", "1")
+        say(capsys, "suite", "demo", *words, "--jobs", "1")
     assert seen == [["algo=a", "seed=1"]] * 2
 
 
@@ -249,13 +248,17 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     assert say(capsys, "--version") == f"{project['version']}\n"
 
 
-@pytest.mark.parametrize("what", ["algorithms", "datasets", "models", "partitions"])
+@pytest.mark.parametrize(
+    "what", ["algorithms", "configs", "datasets", "models", "partitions", "suites"]
+)
 def test_lists(capsys: pytest.CaptureFixture[str], what: str) -> None:
     sample = {
         "algorithms": "fedprox",
+        "configs": "TACO, Table V, adult with Dirichlet 0.5.",
         "datasets": "shakespeare",
         "models": "resnet18",
         "partitions": "pathological",
+        "suites": "Demo: the four papers' methods, FedAvg and FedProx on digits",
     }
     assert sample[what] in say(capsys, "list", what)
 

@@ -126,5 +126,5 @@ def test_an_interrupted_run_with_a_space_in_its_name(
     words = ["run", "fedavg", "model=mlp", "--engine", "inline", "--name", "my run"]
     assert "resume it with `fedsuite resume 'my run'`" in say(capsys, *words)
     write_run(Path("runs"), "done run", "fedavg", [0.1, 0.5])
-    assert "`fedsuite show 'done run'`" in say(capsys, "resume", "done run", status=0)
+    assert "The run 'done run' is done" in say(capsys, "resume", "done run", status=0)
     assert "and is done" in say(capsys, *words[:-1], "done run")

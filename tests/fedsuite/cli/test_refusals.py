@@ -12,7 +12,7 @@ import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.config import RunConfig
-from fedsuite.core.settings import UserError, spell
+from fedsuite.core.settings import RunFailed, UserError, spell
 from fedsuite.engines import start
 from fedsuite.records.folder import find_run
 
@@ -90,13 +90,13 @@ def test_the_command_line_wins_over_a_file(
     """What the file's settings lose by it is not the user's mistake."""
     started: list[RunConfig] = []
 
-    def note(config: RunConfig, *how: object) -> int:
+    def note(config: RunConfig, *how: object) -> Path:
         started.append(config)
-        return 0
+        raise RunFailed("noted")
 
     monkeypatch.setattr(start, "start_run", note)
     path = Path(f"{file}.toml") if file == "adam" else CONFIGS / f"{file}.toml"
-    assert main(["run", algo, "-f", str(path), pair]) == 0
+    assert main(["run", algo, "-f", str(path), pair]) == 1
     key, value = pair.split("=")
     flat = started[0].flat()
     assert spell(flat[key]) == value and {k: flat[k] for k in reset} == reset

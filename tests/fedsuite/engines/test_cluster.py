@@ -16,10 +16,10 @@ import pytest
 from faults.cluster import Cluster, ray_cluster
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.installation import ROOT
 from fedsuite.core.settings import UserError
 from fedsuite.engines import cluster as clusters
 from fedsuite.engines.cluster import (
-    ROOT,
     Machine,
     code_digest,
     count_slots,

@@ -167,7 +167,8 @@ def test_a_resume_is_suggested_unless_the_run_diverged(
     assert main(["run", "fedavg", "--superlink", "here"]) == 1
     captured = capsys.readouterr()
     assert reason in captured.err
-    assert ("to resume it" in captured.out) == (reason == "no rows")
+    command = f"fedsuite: to resume it: `fedsuite resume {folder} --superlink here`"
+    assert (command in captured.err) == (reason == "no rows")
 
 
 def test_a_run_of_the_superlinks_user_is_resumed_though_it_cannot_be_locked(

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import pytest
+from rich.console import Console
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
 from fedsuite.core.protocol import DEPLOYED
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
+from fedsuite.engines.contract import EngineOptions
 from fedsuite.engines.start import start_run
 from fedsuite.engines.table import (
     AUTO,
@@ -95,7 +97,7 @@ def test_an_unknown_engine_is_refused_with_the_choices(tmp_path: Path) -> None:
     said = r"invalid value 'inlin' for --engine: Did you mean 'inline'\?"
     expected = rf"{said} Choices: auto, inline, ray\."
     with pytest.raises(UserError, match=expected):
-        start_run(config, "inlin", 1, 0.0)
+        start_run(config, "inlin", EngineOptions(), Console())
     assert not (tmp_path / "runs").exists()
 
 
@@ -158,11 +160,11 @@ def test_a_run_is_resumed_by_the_engine_that_ran_it(
     (folder / "config.json").write_text(json.dumps(document))
     asked: list[str] = []
 
-    def note(config: Any, engine: str, *rest: Any) -> int:
+    def note(config: Any, engine: str, *rest: Any) -> Path:
         asked.append(engine)
-        return 0
+        raise RunFailed("noted")
 
     monkeypatch.setattr("fedsuite.engines.ray.prepare", nullcontext)
     monkeypatch.setattr("fedsuite.engines.start.start_run", note)
-    assert main(["resume", str(folder)]) == 0
+    assert main(["resume", str(folder)]) == 1
     assert asked == [expected] == [engine_to_resume(recorded)]

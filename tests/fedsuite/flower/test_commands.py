@@ -62,18 +62,3 @@ def test_where_services_cannot_be_guarded_a_sentence_says_so(
 def test_services_are_started_through_the_guard() -> None:
     *_, module, service = commands.guarded("flower-superlink")
     assert (module, service) == ("fedsuite.flower.guard", "flower-superlink")
-
-
-def test_the_app_is_submitted_without_what_is_beside_it(tmp_path: Path) -> None:
-    """Every file that Flower packs, and no other: neither tests nor a virtual environment."""
-    staged = commands.stage_app(tmp_path)
-    found = {path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()}
-    root = commands.app_folder()
-    packages = ("fedsuite", "strategies", "clients", "tasks")
-    sources = {
-        path.relative_to(root).as_posix()
-        for package in packages
-        for path in (root / package).rglob("*.py")
-    }
-    assert found == sources | {"pyproject.toml", "README.md", "LICENSE"}
-    assert (staged / "pyproject.toml").read_bytes() == (root / "pyproject.toml").read_bytes()

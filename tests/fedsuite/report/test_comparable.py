@@ -22,7 +22,7 @@ from fedsuite.report import html, markdown
 from fedsuite.report.best import explain, marks
 from fedsuite.report.build import build
 from fedsuite.report.cells import Cell, busy_note, cells
-from fedsuite.report.compare import compare
+from fedsuite.report.compare import compare, print_compared
 from fedsuite.report.costs import to_target
 from fedsuite.report.document import Document, Picture, ReportTable, Section
 from fedsuite.report.results import results_csv, results_table
@@ -135,7 +135,8 @@ def test_methods_with_different_targets_say_so(make: Make) -> None:
     drawn = [p.alt.split(": ")[1:] for p in pictures if isinstance(p, Picture)]
     assert drawn == [["rounds to 50 %", "fedavg 1.0."], ["rounds to 60 %", "taco 2.0."]]
     console = Console(width=160, record=True, file=Path("/dev/null").open("w"))
-    compare([str(collection.runs[0].folder.parent)], "runs", console, metric="rounds_to_target")
+    folder = str(collection.runs[0].folder.parent)
+    print_compared(compare([folder], "runs", metric="rounds_to_target"), console)
     text = console.export_text()
     assert "not comparable: another target" in text and "Target accuracy: 50 %, 60 %." in text
 
@@ -161,7 +162,8 @@ def test_who_missed_the_target_with_a_seed_is_not_compared(make: Make) -> None:
     assert [row[1] for row in table.rows] == ["1.0 ± 0.0 (2 of 3)", "2.0 ± 0.0"]
     assert "missed the target with a seed is not compared" in table.caption
     console = Console(width=160, record=True, file=Path("/dev/null").open("w"))
-    compare([str(collection.runs[0].folder.parent)], "runs", console, metric="rounds_to_target")
+    folder = str(collection.runs[0].folder.parent)
+    print_compared(compare([folder], "runs", metric="rounds_to_target"), console)
     text = console.export_text()
     assert "fedavg reached its target in 2 of 3 runs" in text
     assert "not comparable: a seed missed the target" in text and "excludes zero" not in text
@@ -324,7 +326,7 @@ def test_seconds_of_a_busy_machine_are_marked(make: Make) -> None:
     assert "busy machine: clients had 55 % of a core" in whole
     console = Console(width=160, record=True, file=Path("/dev/null").open("w"))
     show(read_run(collection.runs[-1].folder), console)
-    compare([str(collection.runs[0].folder.parent)], "runs", console)
+    print_compared(compare([str(collection.runs[0].folder.parent)], "runs"), console)
     text = console.export_text()
     assert "clients had 55 % of a core" in text and "Some of these times: measured" in text
     assert "not comparable: measured on a busy machine" in text

@@ -13,7 +13,13 @@ from run_folders import write_run
 from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
 from fedsuite.records.reader import read_run
-from fedsuite.report.compare import compare, compare_column, gather, verdict
+from fedsuite.report.compare import (
+    compare,
+    compare_column,
+    gather,
+    print_compared,
+    verdict,
+)
 from fedsuite.report.statistics import deviation, paired_difference
 from fedsuite.terminal.braille import plot_curves
 from fedsuite.terminal.show import show
@@ -83,7 +89,7 @@ def test_the_command(
 
 def test_less_is_better_for_losses(runs: Path) -> None:
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(runs)], "runs", console, metric="final_loss", against="taco")
+    print_compared(compare([str(runs)], "runs", metric="final_loss", against="taco"), console)
     text = console.export_text()
     assert "difference from taco" in text and "worse: the interval excludes zero" in text
 
@@ -92,7 +98,7 @@ def test_what_differs_by_algorithm_is_said(tmp_path: Path) -> None:
     write_run(tmp_path, "a", "fedavg", [0.1, 0.5])
     write_run(tmp_path, "b", "fedadw", [0.1, 0.6])
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path / "a"), str(tmp_path / "b")], "runs", console)
+    print_compared(compare([str(tmp_path / "a"), str(tmp_path / "b")], "runs"), console)
     assert "client-test-fraction=0.25" in console.export_text()
 
 
@@ -103,10 +109,10 @@ def test_methods_without_the_metric_are_named(tmp_path: Path) -> None:
             summary = json.loads((folder / "summary.json").read_text()) | {"final_accuracy": None}
             (folder / "summary.json").write_text(json.dumps(summary))
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path)], "runs", console)
+    print_compared(compare([str(tmp_path)], "runs"), console)
     said = "Without final accuracy: local. --metric personal_accuracy compares them."
     assert said in console.export_text()
-    compare([str(tmp_path)], "runs", console, metric="personal_accuracy")
+    print_compared(compare([str(tmp_path)], "runs", metric="personal_accuracy"), console)
     assert "Without" not in console.export_text()
 
 
@@ -114,12 +120,12 @@ def test_every_setting_has_a_reference_of_its_own(runs: Path) -> None:
     write_run(runs, "wide1", "fedprox", [0.1, 0.3, 0.6], lr=0.2)
     write_run(runs, "wide2", "taco", [0.1, 0.3, 0.7], lr=0.2)
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(runs)], "runs", console)
+    print_compared(compare([str(runs)], "runs"), console)
     text = console.export_text(clear=False)
     assert (
         "difference from fedavg" in text and "difference from fedprox" in text and "+10.00" in text
     )
-    compare([str(runs)], "runs", console, against="fedavg")
+    print_compared(compare([str(runs)], "runs", against="fedavg"), console)
     assert "No finished run has fedavg here." in console.export_text()
 
 
@@ -127,19 +133,19 @@ def test_mistakes_are_sentences(runs: Path) -> None:
     with pytest.raises(UserError, match="two finished runs"):
         gather([str(runs / "taco1")], "runs")
     with pytest.raises(UserError, match="invalid value 'scaffold' for --against"):
-        compare([str(runs)], "runs", Console(), against="scaffold")
+        compare([str(runs)], "runs", against="scaffold")
     with pytest.raises(UserError, match=r"metric 'final_loss2'.*mean 'final_loss'"):
-        compare([str(runs)], "runs", Console(), metric="final_loss2")
+        compare([str(runs)], "runs", metric="final_loss2")
 
 
 def test_methods_that_share_no_setting_cannot_be_compared(tmp_path: Path) -> None:
     write_run(tmp_path, "a", "fedavg", [0.1, 0.5])
     write_run(tmp_path, "b", "taco", [0.1, 0.5], lr=0.2)
     with pytest.raises(UserError, match="No two methods ran in the same setting"):
-        compare([str(tmp_path)], "runs", Console())
+        compare([str(tmp_path)], "runs")
     write_run(tmp_path, "c", "fedprox", [0.1, 0.5])
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path)], "runs", console)
+    print_compared(compare([str(tmp_path)], "runs"), console)
     assert "Only taco ran here" in console.export_text()
 
 
@@ -159,7 +165,7 @@ def test_a_suite_keeps_its_labels_and_its_metric(tmp_path: Path) -> None:
     manifest |= {"rows": "variant", "columns": ["dataset"], "runs": entries}
     (tmp_path / "suite.json").write_text(json.dumps(manifest))
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path)], "runs", console)
+    print_compared(compare([str(tmp_path)], "runs"), console)
     text = console.export_text()
     assert (
         "fedbac (gradient)" in text
@@ -173,7 +179,7 @@ def test_seeds_in_common_are_counted(tmp_path: Path) -> None:
     for seed, algo in ((1, "fedavg"), (2, "fedavg"), (3, "fedavg"), (2, "taco"), (3, "taco")):
         write_run(tmp_path, f"{algo}{seed}", algo, [0.1, 0.5 + 0.1 * seed], seed=seed)
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path)], "runs", console)
+    print_compared(compare([str(tmp_path)], "runs"), console)
     assert "+0.00 (2 in common)" in console.export_text()
 
 
@@ -184,7 +190,7 @@ def test_names_and_reasons_are_no_markup(tmp_path: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text()) | {"reason": "E: [/tmp/x] gone"}
     (folder / "summary.json").write_text(json.dumps(summary))
     console = Console(width=140, record=True, file=Path("/dev/null").open("w"))
-    compare([str(tmp_path)], "runs", console)
+    print_compared(compare([str(tmp_path)], "runs"), console)
     show(read_run(tmp_path / "b [bold]"), console)
     text = console.export_text()
     assert "E: [/tmp/x] gone" in text and "b [bold]  finished" in text

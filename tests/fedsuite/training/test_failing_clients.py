@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.training.loop import RunFailed
+from fedsuite.core.settings import RunFailed
 
 Experiment = Callable[..., Path]
 

@@ -9,10 +9,10 @@ import pytest
 from lossy import LossyGrid
 
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.settings import RunFailed
 from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.folder import RunState
 from fedsuite.records.reader import read_run
-from fedsuite.training.loop import RunFailed
 
 Experiment = Callable[..., Path]
 

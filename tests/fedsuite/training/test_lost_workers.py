@@ -10,10 +10,10 @@ from lossy import LossyGrid
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.settings import RunFailed
 from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.records.reader import read_run
-from fedsuite.training.loop import RunFailed
 
 Experiment = Callable[..., Path]
 

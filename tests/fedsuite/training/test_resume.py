@@ -13,9 +13,9 @@ from flwr.app import Message
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, write_json
-from fedsuite.core.settings import UserError
+from fedsuite.core.settings import RunFailed, UserError
 from fedsuite.engines.inline import InlineGrid
-from fedsuite.engines.start import conclude
+from fedsuite.engines.start import refuse_failure
 from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.records.reader import read_run
@@ -109,23 +109,19 @@ def test_an_unfinished_run_of_that_name_is_suggested_to_be_resumed(
 
 
 def test_anothers_results_are_not_shown_as_ones_own(experiment: Experiment) -> None:
-    from rich.console import Console
-
-    folder = experiment(run_name="theirs")
-    assert RunFolder(folder).state is RunState.FINISHED
+    run = RunFolder(experiment(run_name="theirs"))
+    assert run.state is RunState.FINISHED
     with pytest.raises(UserError, match="was started by another command at the same time"):
-        conclude(folder, Console(), mine=False)
+        refuse_failure(run, mine=False)
 
 
-def test_what_an_earlier_try_failed_of_is_not_this_ones_reason(
-    cut: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rich.console import Console
-
+def test_what_an_earlier_try_failed_of_is_not_this_ones_reason(cut: RunFolder) -> None:
     cut.log_file.write_text("ray did not start\n")
-    assert conclude(cut.path, Console(), mine=False) == 1
-    said = capsys.readouterr().err
-    assert "ray did not start" in said and "PowerCut" not in said
+    with pytest.raises(RunFailed, match="ray did not start") as failure:
+        refuse_failure(cut, mine=False)
+    assert "PowerCut" not in str(failure.value)
+    folder, how = failure.value.__notes__
+    assert folder.endswith(str(cut.path)) and f"`{cut.resume_command}`" in how
 
 
 def lose_checkpoint(run: RunFolder) -> None:

@@ -1,0 +1,1 @@
+"""What ``import fedsuite`` offers, and the commands are made of: runs, suites, comparisons."""

@@ -1,0 +1,112 @@
+"""A run as an object: its record as pandas tables, and what the commands show of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsuite.core.settings import UserError
+from fedsuite.records.folder import DEFAULT_RESULTS, RunState, find_run
+from fedsuite.records.reader import INCOMPLETE, read_run
+from fedsuite.records.reader import Run as Record
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class IncompleteRun(UserWarning):
+    """A run is done, but lacks updates, scores or models of clients."""
+
+
+class Run:
+    """A run by its record, which is read once: :func:`load` reads it anew.
+
+    It is what :func:`run`, :func:`resume` and :func:`load` return, whatever state the run is in.
+    """
+
+    def __init__(self, path: Path, machine: str = "", lacks: bool = False) -> None:
+        self.path = path
+        """The run's folder."""
+        self.machine = machine
+        """The machine that the folder is on if that is not this one, for runs at a SuperLink."""
+        self._lacks = lacks
+
+    @cached_property
+    def record(self) -> Record:
+        """The run's files as the commands read them."""
+        if self.machine:
+            raise UserError(
+                f"The results are in {self.path} on {self.machine}. Copy that folder here, and "
+                "open it with fedsuite.load."
+            )
+        return read_run(self.path)
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    @property
+    def state(self) -> RunState:
+        """The state it was in when it was read: ``finished``, ``failed``, ``running`` ..."""
+        return self.record.state
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its resolved settings, spelt as on the command line, with provenance under ``meta``."""
+        return self.record.config
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The content of ``summary.json``; empty before the run has ended."""
+        return self.record.summary
+
+    @property
+    def missing(self) -> str:
+        """Which updates, scores and models of clients a run that is done lacks; "" if none."""
+        return self.record.missing
+
+    @cached_property
+    def history(self) -> DataFrame:
+        """A row per round, with the columns of ``history.jsonl``; round 0 is the initial model."""
+        from pandas import DataFrame
+
+        return DataFrame(self.record.history)
+
+    @cached_property
+    def clients(self) -> DataFrame:
+        """A row per client and round, with the columns of ``clients.jsonl``."""
+        from pandas import DataFrame
+
+        return DataFrame(self.record.clients())
+
+    @property
+    def exit_status(self) -> int:
+        """The status that a command ends with that ran it: 0 done, 1 failed, 3 incomplete."""
+        if self.machine:
+            return INCOMPLETE if self._lacks else 0
+        return self.record.exit_status
+
+    def show(self) -> None:
+        """Print its curve, its numbers and the command that repeats it, as ``fedsuite show``."""
+        from fedsuite.terminal.console import make_console
+        from fedsuite.terminal.show import show
+
+        show(self.record, make_console())
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        what = f"on {self.machine}" if self.machine else self.record.description
+        return f"<Run {self.name}: {what}>"
+
+
+def load(
+    name: str | os.PathLike[str], *, results_dir: str | os.PathLike[str] = DEFAULT_RESULTS
+) -> Run:
+    """Open a run by its folder, or by its name inside the results folder."""
+    return Run(find_run(os.fspath(name), os.fspath(results_dir)))
