@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from fedsuite import registry
 from fedsuite.core import files
@@ -32,8 +32,8 @@ from fedsuite.core.settings import (
     setting,
     shown,
     spell,
-    suggest,
 )
+from fedsuite.core.tracker_names import parse_trackers
 from tasks.datasets import DATASETS
 from tasks.models import MODELS
 from tasks.partitions import PARTITIONS, PartitionOptions
@@ -46,7 +46,6 @@ RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
-Foreign = Literal["refuse", "default", "ignore"]
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class RunConfig:
         "", "recorded only: the connection that the run was submitted to, by --superlink"
     )
     tracking: str = setting(
-        "none", "also write metrics for a tracker", choices=("none", "tensorboard")
+        "none", "trackers, separated by commas: mlflow, tensorboard, wandb; or none"
     )
     params: tuple[tuple[str, Scalar], ...] = ()
 
@@ -205,6 +204,11 @@ class RunConfig:
     def freeloader_ids(self) -> tuple[int, ...]:
         """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The tools that are told of the run."""
+        return parse_trackers(self.tracking)
 
     @property
     def plain_steps(self) -> bool:
@@ -242,7 +246,7 @@ class RunConfig:
 
 
 def parse(
-    values: Mapping[str, Any], foreign: Foreign = "refuse", idle: Idle = "accept"
+    values: Mapping[str, Any], foreign: registry.Foreign = "refuse", idle: Idle = "accept"
 ) -> RunConfig:
     """Check typed or command-line values and fill in what depends on others.
 
@@ -260,7 +264,7 @@ def parse(
     config = build(RunConfig, shared)
     idle = "accept" if config.resume else idle
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
-    own = _outside_values(config) | _own_values(prefix, values, foreign)
+    own = _outside_values(config) | registry.own_values(prefix, values, foreign)
     config = settle(config, idle, written=shared)
     params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.", own)
     config = dataclasses.replace(
@@ -342,29 +346,6 @@ def _hint(key: str, names: Iterable[str], values: Mapping[str, Any]) -> str:
     return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
 
 
-def _own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
-    """Pick the keys under one algorithm's name; check those of other algorithms."""
-    known = {*registry.ALGORITHMS, algorithm}
-    own = {}
-    for key, value in values.items():
-        if "." not in key:
-            continue
-        owner, name = key.split(".", 1)
-        if owner == algorithm:
-            own[name] = value
-        elif owner not in known:
-            raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
-        else:
-            kind = registry.params(owner)
-            usual = build(kind, {name: value}, f"{owner}.") == kind()
-            if foreign == "refuse" or (foreign == "default" and not usual):
-                raise UserError(
-                    f"'{key}' is a setting of {owner} and has no effect on {algorithm}. Remove it, "
-                    f"or run {owner}."
-                )
-    return own
-
-
 def _refuse_contradictions(config: RunConfig) -> None:
     if config.min_train_clients > config.num_clients:
         raise invalid(
@@ -379,6 +360,7 @@ def _refuse_contradictions(config: RunConfig) -> None:
         raise UserError("resume needs run-name, the run to resume.")
     check_run_name(config.run_name)
     parse_freeloaders(config.freeloaders, config.num_clients)
+    parse_trackers(config.tracking)
 
 
 def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:

@@ -8,16 +8,19 @@ name: ``algo="my_package.my_module:ALGORITHM"``, where ``ALGORITHM`` is an :clas
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedsuite.core.params_from_source import Unreadable, read_params
-from fedsuite.core.settings import invalid, suggest
+from fedsuite.core.settings import UserError, build, invalid, suggest
 
 if TYPE_CHECKING:
     from clients.base import Client
     from strategies.base import BaseStrategy
+
+Foreign = Literal["refuse", "default", "ignore"]
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,29 @@ def params(name: str) -> type[Any]:
 def namespace(name: str) -> str:
     """Return the prefix of an algorithm's own keys: its name, or its module's last part."""
     return name if ":" not in name else name.split(":")[0].rsplit(".", 1)[-1].replace("_", "-")
+
+
+def own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
+    """Pick the keys under one algorithm's name, without it; check those of other algorithms."""
+    known = {*ALGORITHMS, algorithm}
+    own = {}
+    for key, value in values.items():
+        if "." not in key:
+            continue
+        owner, name = key.split(".", 1)
+        if owner == algorithm:
+            own[name] = value
+        elif owner not in known:
+            raise UserError(f"Unknown key '{key}': no algorithm '{owner}'. {suggest(owner, known)}")
+        else:
+            kind = params(owner)
+            usual = build(kind, {name: value}, f"{owner}.") == kind()
+            if foreign == "refuse" or (foreign == "default" and not usual):
+                raise UserError(
+                    f"'{key}' is a setting of {owner} and has no effect on {algorithm}. Remove it, "
+                    f"or run {owner}."
+                )
+    return own
 
 
 def _load(reference: str) -> Any:

@@ -214,7 +214,26 @@ def _start(
 
         return submit_run(config, connection)
     from fedsuite.engines.start import start_run
+    from fedsuite.records.folder import default_name
 
-    return start_run(
+    if not config.run_name:
+        config = dataclasses.replace(config, run_name=default_name(config))
+    status = start_run(
         config, target.settled_engine, target.nodes, target.gpus, prepared, target.ray_address
     )
+    if config.trackers:
+        _track_report(config)
+    return status
+
+
+def _track_report(config: RunConfig) -> None:
+    """Make the report of a run that is done, for trackers that keep one."""
+    from fedsuite.records.folder import RunFolder
+    from fedsuite.training.tracking import add_report, report_keepers
+
+    files = RunFolder.of(config)
+    if files.state.done and report_keepers(config):
+        from fedsuite.report.build import make_report
+
+        make_report(str(files.path), files.report)
+        add_report(config, files)

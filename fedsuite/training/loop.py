@@ -36,7 +36,7 @@ from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
 from fedsuite.training.resume import check_split, find_checkpoint, restore, resumed_config
 from fedsuite.training.server_evaluation import ServerEvaluation
-from fedsuite.training.tracking import check_tracking, open_tracker
+from fedsuite.training.tracking import Trackers, check_trackers
 from strategies.base import RoundRecord, RunInfo
 from strategies.replies import is_divergence
 from tasks.models import build_model
@@ -78,12 +78,17 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
         others = loop.other_output_accuracy()
         models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
-        record.finish(summary | {"other_output_accuracy": others} | models)
+        summary |= {"other_output_accuracy": others} | models
+        loop.trackers.finish(summary)
+        record.finish(summary)
     except BaseException as error:
         status, reason = _ending(error, folder)
         expelled = loop.strategy.expelled if loop else set()
         config = loop.config if loop else setup.config
-        _finish(record, summarise(config, record.history(), expelled, status, reason))
+        summary = summarise(config, record.history(), expelled, status, reason)
+        _finish(record, summary)
+        if loop:
+            loop.trackers.finish(summary)
         if write_problem(error):
             raise RunFailed(reason) from error
         raise
@@ -118,7 +123,7 @@ def check_feasible(config: RunConfig) -> tuple[Task, nn.Module]:
 
 
 def _build(config: RunConfig, task: Task) -> nn.Module:
-    check_tracking(config.tracking)
+    check_trackers(config)
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
     strategy, params = registry.find(config.algo).strategy, params_of(config)
@@ -177,9 +182,7 @@ class TrainingLoop:
         if checkpoint is not None:
             restore(self.strategy, checkpoint, record.files)
             self.round = checkpoint.round
-        self.tracker = open_tracker(
-            config.tracking, record.folder, -1 if self.is_new else self.round
-        )
+        self.trackers = Trackers(config, record, -1 if self.is_new else self.round)
 
     def train(self) -> RunState:
         """Run the rounds that are left; return how it ended."""
@@ -306,7 +309,7 @@ class TrainingLoop:
             row["smoothness"] = smoothness(self.accuracies)
         row["wall_seconds"] = time.perf_counter() - started
         self.record.add_round(row, trained.rows)
-        self.tracker.add_round(row)
+        self.trackers.add_round(row)
         every = self.config.checkpoint_every
         due = every and (self.round % every == 0 or self.round == self.config.num_rounds)
         if due and not self.empty_rounds:
