@@ -21,6 +21,7 @@ from clients.optim import Optimizer, make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.realism import shorten, straggler_pace
 from fedsuite.core.stacked_model import StackRow
 from fedsuite.core.vector import Vector
 from tasks.evaluation import evaluate
@@ -40,6 +41,8 @@ class Training:
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
+    stragglers: float = 0.0
+    straggler_min: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -248,11 +251,19 @@ class Client(NumPyClient):
 
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:
-        """Return this round's epochs, each a list of batches of rows; steps are one epoch."""
+        """Return this round's epochs, each a list of batches of rows; steps are one epoch.
+
+        A straggler's are shortened: all that depends on the steps sees those it takes.
+        """
         how, draw, rows = self.context.training, self.context.draw("batches"), self.rows
         if how.local_steps:
-            return [step_plan(rows, how.batch_size, how.local_steps, draw)]
-        return [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+            epochs = [step_plan(rows, how.batch_size, how.local_steps, draw)]
+        else:
+            epochs = [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+        if not how.stragglers:
+            return epochs
+        pace = straggler_pace(how.stragglers, how.straggler_min, self.context.draw("straggler"))
+        return shorten(epochs, pace)
 
     @property
     def rows(self) -> np.ndarray:

@@ -158,6 +158,19 @@ class RunConfig:
         low=0,
         needs="freeloaders",
     )
+    dropout: float = setting(
+        0.0, "share of sampled clients that drop out of a round", low=0, high=0.99
+    )
+    stragglers: float = setting(
+        0.0, "share of clients that train fewer steps in a round", low=0, high=1
+    )
+    straggler_min: float = setting(
+        0.1,
+        "least share of its steps that a straggler trains",
+        low=0,
+        high=0.99,
+        needs="stragglers",
+    )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(
         1, "CPU threads per client; those that train together use one", low=1, high=256

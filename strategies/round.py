@@ -15,7 +15,7 @@ from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
 from strategies.replies import snake_case
 
-NO_TEST_ROWS = "no test rows"
+NO_TEST_ROWS, DROPPED_OUT = "no test rows", "dropped out"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class RunInfo:
     num_rounds: int = 1
     local_epochs: int = 1
     fraction_train: float = 1.0
+    dropout: float = 0.0
     min_train_clients: int = 1
     server_lr: float = 1.0
     learning_rate: Callable[[int], float] = lambda server_round: 0.01
@@ -130,6 +131,12 @@ class RoundRecord:
         """Append a sentence to the round's note."""
         earlier = self.scalars.get("note")
         self.scalars["note"] = f"{earlier}; {text}" if earlier else text
+
+    def add_dropouts(self, clients: Sequence[int]) -> None:
+        """Record who was sampled and does not answer, as the run's settings will have it."""
+        self.scalars["dropped_out"] = len(clients)
+        for client in clients:
+            self.rows.append({"phase": "train", "client": client, "status": DROPPED_OUT})
 
     def add_scores(self, results: Sequence[Result], unscored: int = 0) -> dict[str, float]:
         """Add the clients' scores of themselves, one row each; return what they come to.

@@ -53,6 +53,8 @@ class Worker:
             config.optimizer,
             config.momentum,
             config.weight_decay,
+            config.stragglers,
+            config.straggler_min,
         )
         room = GATHERED_BYTES // (task.row_bytes * (self.stack.capacity if self.stack else 1))
         self.chunk_rows = min(room, CHUNK_ROWS)

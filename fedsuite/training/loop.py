@@ -267,10 +267,13 @@ class TrainingLoop:
     def _fail_after_empty_rounds(self) -> None:
         """End a run whose model does not change, in the last round or in three in a row.
 
-        It ends with a client's reason. No checkpoint is of such a round: a resume repeats it.
+        It ends with a client's reason. No checkpoint is of such a round: a resume repeats it. A
+        round is as it should be if clients are lacking only since they dropped out.
         """
         record, least = self.strategy.round_record, self.config.min_train_clients
-        enough = record.scalars.get("clients", 0) >= least and not record.is_void
+        counts = record.scalars
+        as_drawn = counts.get("dropped_out") and not counts.get("failed")
+        enough = (counts.get("clients", 0) >= least or as_drawn) and not record.is_void
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
         is_last = self.round == self.config.num_rounds
         if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
@@ -365,6 +368,7 @@ class TrainingLoop:
             num_rounds=config.num_rounds,
             local_epochs=1 if config.local_steps else config.local_epochs,
             fraction_train=config.fraction_train,
+            dropout=config.dropout,
             min_train_clients=config.min_train_clients,
             server_lr=config.server_lr,
             learning_rate=config.learning_rate,

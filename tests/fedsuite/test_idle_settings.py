@@ -39,6 +39,7 @@ IDLE: dict[str, dict[str, Any]] = {
     "size-ratio": {"size-ratio": 4, "partition": "natural"},
     "local-epochs": {"local-epochs": 3, "local-steps": 5},
     "freeloader-noise": {"freeloader-noise": 0.1},
+    "straggler-min": {"straggler-min": 0.5},
     "server-lr": {"server-lr": 0.5, "algo": "local"},
     "eval-rows": {"eval-rows": 10, "algo": "fedtgp"},
     "apple.mu": {"apple.mu": 1, "apple.p-lr": 0},
