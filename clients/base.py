@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from clients.optim import Optimizer, make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
+from fedsuite.core.compression import UNCOMPRESSED, Compression
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.realism import shorten, straggler_pace
 from fedsuite.core.stacked_model import StackRow
@@ -43,6 +44,7 @@ class Training:
     weight_decay: float = 0.0
     stragglers: float = 0.0
     straggler_min: float = 0.0
+    compression: Compression = UNCOMPRESSED
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class Client(NumPyClient):
         undeclared = [name for name in reply.vectors if name not in self.sends]
         if undeclared:
             raise ValueError(f"vector '{undeclared[0]}' is not among those sent: {self.sends}")
-        vectors = [reply.vectors[name] for name in self.outgoing()]
+        vectors = [self.as_sent(reply.vectors[name]) for name in self.outgoing()]
         return vectors, self.num_examples, reply.metrics
 
     def evaluate(self, parameters: list[Vector], config: dict[str, Any]) -> Evaluation:
@@ -241,6 +243,11 @@ class Client(NumPyClient):
                 optimizer.step(lr)
             self.end_epoch()
         return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
+
+    def as_sent(self, vector: Vector) -> Vector:
+        """Return a vector as the server sees it: smaller ones than the model arrive as they are."""
+        how = self.context.training.compression
+        return how.as_sent(vector) if how.applies(vector.size, self.model.size) else vector
 
     def optimizer(self, weights: torch.Tensor) -> Optimizer:
         """Return a fresh optimiser that moves ``weights`` along the model's gradients."""

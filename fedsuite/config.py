@@ -18,6 +18,7 @@ from typing import Any, cast
 from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.compression import KINDS
 from fedsuite.core.needs import Idle, settle, settle_unused
 from fedsuite.core.protocol import OWN
 from fedsuite.core.run_names import check_run_name
@@ -44,6 +45,7 @@ PERSONAL_TEST_FRACTION = 0.25
 RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout", "superlink")
 # Without a model that clients share there is none to move, nor to score on the server's rows.
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
+OF_UPDATES = ("compression", "compression_share")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 
@@ -158,18 +160,18 @@ class RunConfig:
         low=0,
         needs="freeloaders",
     )
-    dropout: float = setting(
-        0.0, "share of sampled clients that drop out of a round", low=0, high=0.99
-    )
-    stragglers: float = setting(
-        0.0, "share of clients that train fewer steps in a round", low=0, high=1
-    )
+    dropout: float = setting(0.0, "share of sampled clients that drop out", low=0, high=0.99)
+    stragglers: float = setting(0.0, "share of clients that train fewer steps", low=0, high=1)
     straggler_min: float = setting(
         0.1,
         "least share of its steps that a straggler trains",
         low=0,
         high=0.99,
         needs="stragglers",
+    )
+    compression: str = setting("none", "compression of what clients send", choices=KINDS)
+    compression_share: float = setting(
+        0.1, "share of the numbers that top-k keeps", above=0, high=1, needs="compression=top-k"
     )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(
@@ -288,6 +290,8 @@ def parse(
     algorithm = registry.find(config.algo)
     if not algorithm.strategy.shares_model:
         config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
+    if "update" not in algorithm.client.sends:
+        config = settle_unused(config, OF_UPDATES, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
 
 

@@ -368,7 +368,7 @@ class BaseStrategy(Strategy):
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
-        uploads = {result.client: total_bytes(result.arrays) for result in valid}
+        uploads = {r.client: self.info.upload_bytes(r.arrays, self.model.size) for r in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
         on_cpu = [r.metrics["cpu-seconds"] for r in valid if "cpu-seconds" in r.metrics]
         self.round_record.scalars |= {

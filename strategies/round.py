@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedsuite.core.compression import UNCOMPRESSED, Compression
 from fedsuite.core.messages import Result
 from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
@@ -39,6 +40,7 @@ class RunInfo:
     local_epochs: int = 1
     fraction_train: float = 1.0
     dropout: float = 0.0
+    compression: Compression = UNCOMPRESSED
     min_train_clients: int = 1
     server_lr: float = 1.0
     learning_rate: Callable[[int], float] = lambda server_round: 0.01
@@ -47,6 +49,14 @@ class RunInfo:
     plain_sgd: bool = True
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def upload_bytes(self, vectors: Mapping[str, np.ndarray], model_size: int) -> int:
+        """Return how many bytes a client's vectors have on their way to the server."""
+        how = self.compression
+        return sum(
+            how.nbytes(vector.size) if how.applies(vector.size, model_size) else vector.nbytes
+            for vector in vectors.values()
+        )
 
 
 class Hosts(Protocol):

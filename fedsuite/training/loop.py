@@ -22,6 +22,7 @@ from clients.state import list_states
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
+from fedsuite.core.compression import Compression
 from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
@@ -369,6 +370,7 @@ class TrainingLoop:
             local_epochs=1 if config.local_steps else config.local_epochs,
             fraction_train=config.fraction_train,
             dropout=config.dropout,
+            compression=Compression(config.compression, config.compression_share),
             min_train_clients=config.min_train_clients,
             server_lr=config.server_lr,
             learning_rate=config.learning_rate,

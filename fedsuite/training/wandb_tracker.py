@@ -31,7 +31,7 @@ class WandB(ExternalRun):
             os.environ.setdefault(variable, value)
         import wandb
 
-        mode = os.environ.get(MODE) or "offline"
+        mode: Any = os.environ.get(MODE) or "offline"
         if mode == "online":
             wandb.login(prompt=False)
         self._run = wandb.init(

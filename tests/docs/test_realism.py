@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedsuite.cli.main import main
-from fedsuite.core.files import read_lines
+from fedsuite.core.files import read_document, read_lines
 
 PAGE = (Path(__file__).parents[2] / "docs" / "realism.md").read_text()
 
@@ -21,4 +21,5 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     rows = read_lines(tmp_path / "runs" / "real" / "clients.jsonl")
     assert {row["status"] for row in rows} == {"ok", "dropped out"}
     history = read_lines(tmp_path / "runs" / "real" / "history.jsonl")
+    assert read_document(tmp_path / "runs" / "real" / "config.json")["compression"] == "top-k"
     assert sum(row.get("dropped_out", 0) for row in history) > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 def records(path: Path) -> Iterator[Any]:
     """Yield the records of a file."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    make: Any = import_module("wandb.proto.wandb_internal_pb2").Record
     data, place, whole = path.read_bytes(), HEADER, b""
     while place + PART.size <= len(data):
         if BLOCK - place % BLOCK < PART.size:  # too short a rest for a header
@@ -26,7 +26,7 @@ def records(path: Path) -> Iterator[Any]:
         place += PART.size + length
         whole = part if kind in (FULL, FIRST) else whole + part
         if kind in (FULL, LAST):
-            record = Record()
+            record = make()
             record.ParseFromString(whole)
             yield record
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flwr.app import Message
 
 from fedsuite import registry
-from fedsuite.core import seeds
+from fedsuite.core import messages, seeds
+from fedsuite.core.compression import Compression
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.messages import pack_compressed
+from fedsuite.core.vector_files import VectorFiles
 from fedsuite.engines.inline import InlineGrid
+from fedsuite.records.checkpoint import load_checkpoint
 from fedsuite.records.reader import read_run
 
 Experiment = Callable[..., Path]
-REAL = {"dropout": 0.5, "stragglers": 1.0, "straggler_min": 0.2, "num_clients": 6}
+REAL: dict[str, Any] = {"dropout": 0.5, "stragglers": 1.0, "straggler_min": 0.2, "num_clients": 6}
 
 
 def dropped(number: int, clients: int = 6, share: float = 0.5) -> list[int]:
@@ -86,6 +92,49 @@ def test_a_resume_and_more_nodes_give_the_same_bits(experiment: Experiment) -> N
         experiment("scaffold", CutGrid(), run_name="cut", **settings)
     cut = experiment("scaffold", run_name="cut", resume=True)
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+SENDERS = sorted(a for a in registry.ALGORITHMS if "update" in registry.find(a).client.sends)
+
+
+@pytest.mark.parametrize("kind", ["int8", "top-k"])
+@pytest.mark.parametrize("algo", SENDERS)
+def test_compressed_updates_take_fewer_bytes(algo: str, kind: str, experiment: Experiment) -> None:
+    """Of P numbers top-k sends 8 bytes for a tenth, int8 a byte for each, and 4 beside them."""
+    small = {"num_rounds": 1, "num_clients": 2, "local_steps": 1}
+    whole, less = experiment(algo, **small), experiment(algo, compression=kind, **small)
+    size = model_size(whole)
+    plain, sent = (rows(folder, status="ok", phase="train")[0] for folder in (whole, less))
+    count = plain["upload_bytes"] // (4 * size)
+    each = size + 4 if kind == "int8" else 8 * math.ceil(size / 10)
+    assert count >= 1
+    assert sent["upload_bytes"] == plain["upload_bytes"] + count * (each - 4 * size)
+
+
+def model_size(folder: Path) -> int:
+    """Return the number of parameters of a run's model, by its checkpoint."""
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint is not None
+    return int(checkpoint.model.size)
+
+
+@pytest.mark.parametrize("kind", ["int8", "top-k"])
+def test_vectors_in_messages_and_by_reference_are_the_same_bits(
+    kind: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = experiment("scaffold", compression=kind)
+    sent: list[str] = []
+
+    def note(vector: np.ndarray, form: Compression) -> Any:
+        sent.append(form.kind)
+        return pack_compressed(vector, form)
+
+    monkeypatch.setattr(messages, "pack_compressed", note)
+    monkeypatch.setattr(VectorFiles, "of", lambda header: None)
+    alone = experiment("scaffold", compression=kind)
+    assert sent == [kind] * 8  # four clients in two rounds
+    assert (alone / "model.safetensors").read_bytes() == (shared / "model.safetensors").read_bytes()
+    assert [r["upload_bytes"] for r in rows(alone)] == [r["upload_bytes"] for r in rows(shared)]
 
 
 def test_none_of_it_by_default(experiment: Experiment) -> None:
