@@ -20,7 +20,9 @@ from torch.nn import functional as F
 from clients.optim import Optimizer, make_optimizer
 from clients.state import ClientState
 from fedsuite.core import seeds
+from fedsuite.core.compression import UNCOMPRESSED, Compression
 from fedsuite.core.flat_model import FlatModel
+from fedsuite.core.realism import shorten, straggler_pace
 from fedsuite.core.stacked_model import StackRow
 from fedsuite.core.vector import Vector
 from tasks.evaluation import evaluate
@@ -40,6 +42,9 @@ class Training:
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
+    stragglers: float = 0.0
+    straggler_min: float = 0.0
+    compression: Compression = UNCOMPRESSED
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ class Client(NumPyClient):
         undeclared = [name for name in reply.vectors if name not in self.sends]
         if undeclared:
             raise ValueError(f"vector '{undeclared[0]}' is not among those sent: {self.sends}")
-        vectors = [reply.vectors[name] for name in self.outgoing()]
+        vectors = [self.as_sent(reply.vectors[name]) for name in self.outgoing()]
         return vectors, self.num_examples, reply.metrics
 
     def evaluate(self, parameters: list[Vector], config: dict[str, Any]) -> Evaluation:
@@ -241,6 +246,11 @@ class Client(NumPyClient):
             self.end_epoch()
         return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
 
+    def as_sent(self, vector: Vector) -> Vector:
+        """Return a vector as the server sees it: smaller ones than the model arrive as they are."""
+        how = self.context.training.compression
+        return how.as_sent(vector) if how.applies(vector.size, self.model.size) else vector
+
     def optimizer(self, weights: torch.Tensor) -> Optimizer:
         """Return a fresh optimiser that moves ``weights`` along the model's gradients."""
         how = self.context.training
@@ -250,11 +260,19 @@ class Client(NumPyClient):
 
     @cached_property
     def schedule(self) -> list[list[np.ndarray]]:
-        """Return this round's epochs, each a list of batches of rows; steps are one epoch."""
+        """Return this round's epochs, each a list of batches of rows; steps are one epoch.
+
+        A straggler's are shortened: all that depends on the steps sees those it takes.
+        """
         how, draw, rows = self.context.training, self.context.draw("batches"), self.rows
         if how.local_steps:
-            return [step_plan(rows, how.batch_size, how.local_steps, draw)]
-        return [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+            epochs = [step_plan(rows, how.batch_size, how.local_steps, draw)]
+        else:
+            epochs = [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+        if not how.stragglers:
+            return epochs
+        pace = straggler_pace(how.stragglers, how.straggler_min, self.context.draw("straggler"))
+        return shorten(epochs, pace)
 
     @property
     def rows(self) -> np.ndarray:

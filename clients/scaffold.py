@@ -42,7 +42,8 @@ class ScaffoldClient(Client):
         if self.params.control == "gradient":
             renewed = to_numpy(self.total) / np.float32(steps)
         else:
-            renewed = next_control(own, control, reply.vectors["update"], steps, received.lr)
+            update = self.as_sent(reply.vectors["update"])  # of which the server derives it
+            renewed = next_control(own, control, update, steps, received.lr)
         when = np.array([self.context.round])
         self.context.state.update({"control": renewed, "before": own, "round": when})
         reply.vectors["control_change"] = renewed - own

@@ -17,6 +17,7 @@ from typing import Any, cast
 from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.compression import KINDS
 from fedsuite.core.needs import Idle, settle, settle_unused
 from fedsuite.core.protocol import OWN
 from fedsuite.core.run_names import check_run_name
@@ -31,6 +32,7 @@ from fedsuite.core.settings import (
     shown,
     spell,
 )
+from fedsuite.core.tracker_names import parse_trackers
 from tasks.datasets import DATASETS, HUB, TABLES, Columns, find_dataset, is_path
 from tasks.models import AUTO, MODELS, find_model
 from tasks.partitions import PARTITIONS, PartitionOptions, find_scheme
@@ -41,6 +43,7 @@ PERSONAL_TEST_FRACTION = 0.25
 RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout", "superlink")
 # Without a model that clients share there is none to move, nor to score on the server's rows.
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
+OF_UPDATES = ("compression", "compression_share")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 OUTSIDE = "MODULE:ATTRIBUTE"
@@ -178,6 +181,19 @@ class RunConfig:
         low=0,
         needs="freeloaders",
     )
+    dropout: float = setting(0.0, "share of sampled clients that drop out", low=0, high=0.99)
+    stragglers: float = setting(0.0, "share of clients that train fewer steps", low=0, high=1)
+    straggler_min: float = setting(
+        0.1,
+        "least share of its steps that a straggler trains",
+        low=0,
+        high=0.99,
+        needs="stragglers",
+    )
+    compression: str = setting("none", "compression of what clients send", choices=KINDS)
+    compression_share: float = setting(
+        0.1, "share of the numbers that top-k keeps", above=0, high=1, needs="compression=top-k"
+    )
     device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
     client_threads: int = setting(
         1, "CPU threads per client; those that train together use one", low=1, high=256
@@ -199,7 +215,7 @@ class RunConfig:
         "", "recorded only: the connection that the run was submitted to, by --superlink"
     )
     tracking: str = setting(
-        "none", "also write metrics for a tracker", choices=("none", "tensorboard")
+        "none", "trackers, separated by commas: mlflow, tensorboard, wandb; or none"
     )
     params: tuple[tuple[str, Scalar], ...] = ()
 
@@ -225,6 +241,11 @@ class RunConfig:
     def freeloader_ids(self) -> tuple[int, ...]:
         """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The tools that are told of the run."""
+        return parse_trackers(self.tracking)
 
     @property
     def plain_steps(self) -> bool:
@@ -285,7 +306,7 @@ def parse(
     find_scheme(config.partition)
     idle = "accept" if config.resume else idle
     prefix, kind = registry.namespace(config.algo), registry.params(config.algo)
-    own = _outside_values(config) | registry.own_values(prefix, values, foreign)
+    own = registry.own_values(prefix, values, foreign, config.algo_settings)
     config = settle(config, idle, written=shared)
     params = settle(build(kind, own, f"{prefix}."), idle, f"{prefix}.", own)
     config = dataclasses.replace(
@@ -296,6 +317,8 @@ def parse(
     algorithm = registry.find(config.algo)
     if not algorithm.strategy.shares_model:
         config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
+    if "update" not in algorithm.client.sends:
+        config = settle_unused(config, OF_UPDATES, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
 
 
@@ -326,13 +349,7 @@ def params_of(config: RunConfig) -> Any:
 def setting_groups() -> dict[str, dict[str, dataclasses.Field[Any]]]:
     """Return every key's field: under ``""`` the shared keys, under its name an algorithm's own."""
     groups = {"": {kebab(f.name): f for f in _shared_fields()}}
-    return groups | {name: algorithm_settings(name) for name in sorted(registry.ALGORITHMS)}
-
-
-def algorithm_settings(name: str) -> dict[str, dataclasses.Field[Any]]:
-    """Return the field of each of an algorithm's own keys."""
-    own, prefix = dataclasses.fields(registry.params(name)), registry.namespace(name)
-    return {f"{prefix}.{kebab(f.name)}": f for f in own}
+    return groups | {name: registry.own_settings(name) for name in sorted(registry.ALGORITHMS)}
 
 
 def all_defaults() -> dict[str, Scalar]:
@@ -352,20 +369,6 @@ def _shared_fields() -> list[dataclasses.Field[Any]]:
     return [f for f in dataclasses.fields(RunConfig) if f.name != "params"]
 
 
-def _outside_values(config: RunConfig) -> dict[str, Any]:
-    """Read the own keys of an algorithm that Flower's run-config cannot know by name."""
-    if not config.algo_settings:
-        return {}
-    try:
-        return dict(json.loads(config.algo_settings))
-    except (ValueError, TypeError):
-        raise invalid(
-            "algo-settings",
-            config.algo_settings,
-            "it takes a JSON object such as '{\"zeta\": 0.1}'.",
-        ) from None
-
-
 def _refuse_contradictions(config: RunConfig) -> None:
     if config.min_train_clients > config.num_clients:
         raise invalid(
@@ -380,6 +383,7 @@ def _refuse_contradictions(config: RunConfig) -> None:
         raise UserError("resume needs run-name, the run to resume.")
     check_run_name(config.run_name)
     parse_freeloaders(config.freeloaders, config.num_clients)
+    parse_trackers(config.tracking)
 
 
 def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:

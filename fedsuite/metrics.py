@@ -96,6 +96,7 @@ TABLE = (
     Metric("download_bytes", "download", "bytes", LOWER, digits=0),
     Metric("clients", "clients", in_summary=False, digits=0),
     Metric("failed", "failed replies", "", LOWER, digits=0, in_summary=False),
+    Metric("dropped_out", "clients that dropped out", digits=0, in_summary=False),
     Metric("failed_replies", "failed replies", "", LOWER, digits=0),
     Metric("missing_updates", "missing client updates", "%", LOWER, share=True),
     Metric("unscored", "unscored clients", "", LOWER, digits=0, in_summary=False),

@@ -9,14 +9,15 @@ algorithms and checking their settings stays quick. One from outside this packag
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedsuite.core import plugins
 from fedsuite.core.params_from_source import Unreadable, read_params
-from fedsuite.core.settings import UserError, build, defaults, invalid, suggest
+from fedsuite.core.settings import UserError, build, defaults, invalid, kebab, suggest
 
 if TYPE_CHECKING:
     from clients.base import Client
@@ -180,13 +181,15 @@ def suggest_key(key: str, names: Iterable[str], values: Mapping[str, Any]) -> st
     return (f"Did you mean '{spelt[near[0]]}'? " if near else "") + "`fedsuite settings` lists all."
 
 
-def own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> dict[str, Any]:
+def own_values(
+    algorithm: str, values: Mapping[str, Any], foreign: Foreign, outside: str = ""
+) -> dict[str, Any]:
     """Pick the keys under one algorithm's name; check those of other algorithms.
 
     ``foreign`` says what becomes of these: ``refuse`` them, accept them with their ``default`` or
-    ``ignore`` them.
+    ``ignore`` them. ``outside`` has more of the algorithm's own, as JSON.
     """
-    own = {}
+    own = outside_values(outside)
     for key, value in values.items():
         if "." not in key:
             continue
@@ -205,3 +208,18 @@ def own_values(algorithm: str, values: Mapping[str, Any], foreign: Foreign) -> d
                     f"or run {owner}."
                 )
     return own
+
+
+def own_settings(name: str) -> dict[str, Field[Any]]:
+    """Return the field of each of an algorithm's own keys."""
+    prefix = namespace(name)
+    return {f"{prefix}.{kebab(field.name)}": field for field in fields(params(name))}
+
+
+def outside_values(text: str) -> dict[str, Any]:
+    """Read the own keys of an algorithm that Flower's run-config cannot know by name."""
+    try:
+        return dict(json.loads(text or "{}"))
+    except (ValueError, TypeError):
+        reason = "it takes a JSON object such as '{\"zeta\": 0.1}'."
+        raise invalid("algo-settings", text, reason) from None

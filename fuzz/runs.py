@@ -50,6 +50,7 @@ MEASURING = frozenset(
 # These change a model only if a number crosses a threshold, or a draw falls so, which in a run this
 # small it may not; or they have a word for what the default means here.
 MAY_NOT_MATTER = frozenset(
+    "dropout stragglers straggler-min "
     "model fraction-train batch-size client-test-fraction freeloaders num-shards apple.fade "
     "feda4.tau-conc feda4.tau-sim fedadw.ala-tolerance fedadw.ala-max-epochs fedadw.ala-percent "
     "fedadw.ala-layers fedbac.alpha fedbac.floor fedbac.history fedbac.window fedbac.momentum-by "

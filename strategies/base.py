@@ -25,6 +25,7 @@ from fedsuite.core.messages import (
     write_instructions,
 )
 from fedsuite.core.protocol import SAVE_MODEL
+from fedsuite.core.realism import drops_out
 from fedsuite.core.settings import kebab
 from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Vector, is_finite, sample_weights, total_bytes, weighted_sum
@@ -183,7 +184,8 @@ class BaseStrategy(Strategy):
         self._refresh_nodes(grid)
         scalars: dict[str, Any] = {"lr": self.info.learning_rate(server_round), **config}
         self._lr = float(scalars["lr"])
-        return self._messages(MessageType.TRAIN, server_round, self.sample(server_round), scalars)
+        clients = self._answering(server_round, self.sample(server_round))
+        return self._messages(MessageType.TRAIN, server_round, clients, scalars)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -262,6 +264,14 @@ class BaseStrategy(Strategy):
     def _note_news(self) -> None:
         for sentence in self.hosts.news():
             self._note(sentence)
+
+    def _answering(self, server_round: int, sampled: list[int]) -> list[int]:
+        """Return who does not drop out, and record the others; they are not asked."""
+        share, seed = self.info.dropout, self.info.seed
+        lost = [c for c in sampled if drops_out(share, seed, server_round, c)]
+        if share:
+            self.round_record.add_dropouts(lost)
+        return [client for client in sampled if client not in lost]
 
     def _messages(
         self, kind: str, server_round: int, clients: list[int], scalars: Mapping[str, Any]
@@ -358,7 +368,7 @@ class BaseStrategy(Strategy):
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
-        uploads = {result.client: total_bytes(result.arrays) for result in valid}
+        uploads = {r.client: self.info.upload_bytes(r.arrays, self.model.size) for r in valid}
         losses = np.array([result.metrics.get("loss", 0.0) for result in valid])
         on_cpu = [r.metrics["cpu-seconds"] for r in valid if "cpu-seconds" in r.metrics]
         self.round_record.scalars |= {

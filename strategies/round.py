@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedsuite.core.compression import UNCOMPRESSED, Compression
 from fedsuite.core.messages import Result
 from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
 from strategies.replies import snake_case
 
-NO_TEST_ROWS = "no test rows"
+NO_TEST_ROWS, DROPPED_OUT = "no test rows", "dropped out"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class RunInfo:
     num_rounds: int = 1
     local_epochs: int = 1
     fraction_train: float = 1.0
+    dropout: float = 0.0
+    compression: Compression = UNCOMPRESSED
     min_train_clients: int = 1
     server_lr: float = 1.0
     learning_rate: Callable[[int], float] = lambda server_round: 0.01
@@ -46,6 +49,14 @@ class RunInfo:
     plain_sgd: bool = True
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def upload_bytes(self, vectors: Mapping[str, np.ndarray], model_size: int) -> int:
+        """Return how many bytes a client's vectors have on their way to the server."""
+        how = self.compression
+        return sum(
+            how.nbytes(vector.size) if how.applies(vector.size, model_size) else vector.nbytes
+            for vector in vectors.values()
+        )
 
 
 class Hosts(Protocol):
@@ -133,6 +144,12 @@ class RoundRecord:
         """Append a sentence to the round's note."""
         earlier = self.scalars.get("note")
         self.scalars["note"] = f"{earlier}; {text}" if earlier else text
+
+    def add_dropouts(self, clients: Sequence[int]) -> None:
+        """Record who was sampled and does not answer, as the run's settings will have it."""
+        self.scalars["dropped_out"] = len(clients)
+        for client in clients:
+            self.rows.append({"phase": "train", "client": client, "status": DROPPED_OUT})
 
     def add_scores(self, results: Sequence[Result], unscored: int = 0) -> dict[str, float]:
         """Add the clients' scores of themselves, one row each; return what they come to.

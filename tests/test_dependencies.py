@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from fedsuite.core.tracker_names import TRACKERS
+
 ROOT = Path(__file__).parents[1]
 OURS = ("fedsuite", "strategies", "clients", "tasks")
 
@@ -19,8 +21,12 @@ def normal(name: str) -> str:
 
 
 def declared() -> set[str]:
+    """Return what is installed with the package, and with each of its trackers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {normal(re.split(r"[\[<>=!~ ;]", line)[0]) for line in project["dependencies"]}
+    lines = list(project["dependencies"])
+    for tracker in TRACKERS:
+        lines += project["optional-dependencies"][tracker]
+    return {normal(re.split(r"[\[<>=!~ ;]", line)[0]) for line in lines}
 
 
 def imported() -> dict[str, set[str]]:
@@ -40,11 +46,11 @@ def imported() -> dict[str, set[str]]:
 
 
 def test_every_import_is_a_declared_dependency() -> None:
-    sources, known = packages_distributions(), declared()
+    sources, known = packages_distributions(), declared() | set(TRACKERS)
     undeclared = {
         name: places
         for name, places in imported().items()
-        if not {normal(source) for source in sources.get(name, [])} & known
+        if not {normal(source) for source in sources.get(name, [name])} & known
     }
     assert not undeclared
 

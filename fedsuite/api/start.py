@@ -211,7 +211,22 @@ def _start(
     from fedsuite.engines.start import start_run
 
     options = EngineOptions(target.nodes, target.gpus, prepared, target.ray_address)
-    return _warn_if_incomplete(Run(start_run(config, target.settled_engine, options, console)))
+    folder = start_run(config, target.settled_engine, options, console)
+    _track_report(config, RunFolder(folder))
+    return _warn_if_incomplete(Run(folder))
+
+
+def _track_report(config: RunConfig, files: RunFolder) -> None:
+    """Make the report of a run that is done, for trackers that keep one."""
+    if not config.trackers or not files.state.done:
+        return
+    from fedsuite.training.tracking import add_report, report_keepers
+
+    if report_keepers(config):
+        from fedsuite.report.build import make_report
+
+        make_report(str(files.path), files.report)
+        add_report(config, files)
 
 
 def _already_done(folder: Path, progress: bool) -> Run:

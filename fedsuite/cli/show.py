@@ -147,13 +147,13 @@ def settings(
     ] = "",
 ) -> None:
     """Explain settings: key, default, allowed values, meaning."""
-    from fedsuite.config import algorithm_settings, setting_groups
     from fedsuite.core import plugins
-    from fedsuite.registry import ALGORITHMS
+    from fedsuite.config import setting_groups
+    from fedsuite.registry import ALGORITHMS, own_settings
 
     groups = setting_groups()
     if word in ALGORITHMS or plugins.reference_of("algo", word):
-        found = groups.get(word) or algorithm_settings(word)
+        found = groups.get(word) or own_settings(word)
         if not found:
             print(f"{word} has no settings of its own; `fedsuite settings` lists those all share.")
             return

@@ -18,7 +18,8 @@ record                 content
 ``score.<client>``     numbers of one client's score, beside the result of its training
 =====================  ==============================================================
 
-Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled. In a
+Arrays are plain ``.npy`` bytes, as Flower's own; nothing received is ever unpickled. Those of
+clients may be compressed (:mod:`fedsuite.core.compression`), and are restored when read. In a
 simulation on one machine they are references to files (:mod:`fedsuite.core.vector_files`), which
 only a reader with a ``resolve`` follows; for all others a reference breaks the protocol.
 """
@@ -36,6 +37,7 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from fedsuite.core.compression import INT8, TOP_K, Compression
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, clean_lines
 from fedsuite.core.vector_files import Reference
@@ -47,6 +49,7 @@ NAME_SIGNS = "._-/@:+=%#~^*(),!"  # none that figures, HTML or terminals interpr
 METRIC_NAME = re.compile(rf"[A-Za-z0-9{re.escape(NAME_SIGNS)}]{{1,100}}")
 REFERENCE = "fedsuite.reference"  # the serialisation type of an array that is a reference
 LONGEST_REFERENCE = 1000
+COMPRESSED = {f"fedsuite.{kind}": Compression(kind) for kind in (INT8, TOP_K)}
 
 
 class ProtocolError(ValueError):
@@ -74,7 +77,7 @@ class Instruction:
 class Result:
     """What one client answers: vectors and numbers by name, or an error.
 
-    ``stored`` are vectors that were written to their place.
+    ``stored`` are vectors that were written to their place, ``forms`` how others are compressed.
     ``state_round`` is the round of the newest state on a deployed client's disk, 0 if it has none.
     """
 
@@ -84,6 +87,7 @@ class Result:
     error: str = ""
     state_round: int | None = None
     stored: dict[str, Reference] = field(default_factory=dict)
+    forms: dict[str, Compression] = field(default_factory=dict)
 
 
 def pack(vector: np.ndarray) -> Array:
@@ -95,6 +99,13 @@ def pack_reference(place: Reference) -> Array:
     """Make a Flower array that refers to a vector in a file."""
     data = json.dumps([place.file, place.offset]).encode()
     return Array("float32", place.shape, REFERENCE, data)
+
+
+def pack_compressed(vector: np.ndarray, form: Compression) -> Array:
+    """Make a Flower array in a smaller form; of a vector that is not finite, as it is."""
+    if not np.isfinite(vector).all():
+        return pack(vector)
+    return Array("float32", vector.shape, f"fedsuite.{form.kind}", form.compress(vector))
 
 
 def unpack(array: Array) -> np.ndarray:
@@ -136,12 +147,22 @@ def refuse_reference(name: str, place: Reference) -> np.ndarray:
     raise ProtocolError(f"vector '{clean_line(name, 50)}' is a reference to a file")
 
 
-def read_arrays(record: ArrayRecord, resolve: Resolve = refuse_reference) -> dict[str, np.ndarray]:
-    """Unpack a record into named vectors; ``resolve`` finds those that are references."""
+def read_arrays(
+    record: ArrayRecord,
+    resolve: Resolve = refuse_reference,
+    lengths: Mapping[str, int] | None = None,
+) -> dict[str, np.ndarray]:
+    """Unpack a record into named vectors; ``resolve`` finds those that are references.
+
+    ``lengths`` are those of vectors that may be compressed: no other is restored, whatever size
+    it claims.
+    """
     vectors = {}
     for name, value in record.items():
         if value.stype == REFERENCE:
             vectors[name] = resolve(name, _unpack_reference(value))
+        elif value.stype in COMPRESSED:
+            vectors[name] = _restore(name, value, lengths or {})
         else:
             vectors[name] = unpack(value)
     return vectors
@@ -202,13 +223,22 @@ def write_results(results: list[Result]) -> RecordDict:
             content[f"error.{result.client}"] = ConfigRecord({"reason": result.error})
             continue
         content[f"metrics.{result.client}"] = MetricRecord(dict(result.metrics))
-        vectors = {**write_arrays(result.arrays), **write_references(result.stored)}
+        forms = result.forms
+        compressed = {
+            n: pack_compressed(v, forms[n]) for n, v in result.arrays.items() if n in forms
+        }
+        vectors = {**write_arrays(result.arrays), **compressed, **write_references(result.stored)}
         if vectors:
             content[f"arrays.{result.client}"] = ArrayRecord(vectors)
     return content
 
 
-def read_result(content: RecordDict, client: int, resolve: Resolve = refuse_reference) -> Result:
+def read_result(
+    content: RecordDict,
+    client: int,
+    resolve: Resolve = refuse_reference,
+    lengths: Mapping[str, int] | None = None,
+) -> Result:
     """Read one client's result; anything malformed becomes its error.
 
     Records are looked up one by one: Flower's typed views of a content are rebuilt per access.
@@ -226,7 +256,8 @@ def read_result(content: RecordDict, client: int, resolve: Resolve = refuse_refe
             rule = f"it must have 1 to 100 letters, digits or signs of {NAME_SIGNS}"
             return Result(client, error=f"invalid metric name '{clean_line(name, 50)}': {rule}")
     try:
-        arrays = read_arrays(vectors, resolve) if isinstance(vectors, ArrayRecord) else {}
+        record = vectors if isinstance(vectors, ArrayRecord) else ArrayRecord()
+        arrays = read_arrays(record, resolve, lengths)
         return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
     except ProtocolError as problem:
         return Result(client, error=clean_line(str(problem)))
@@ -276,6 +307,15 @@ def _refuse_overrides(client: int, instruction: Instruction, config: Mapping[str
                 f"invalid instruction for client {client}: '{name}' must be the same for all "
                 "clients. Send a scalar of another name, or a setting of the algorithm in params."
             )
+
+
+def _restore(name: str, array: Array, lengths: Mapping[str, int]) -> np.ndarray:
+    if tuple(array.shape) != (lengths.get(name),):
+        raise ProtocolError(f"vector '{clean_line(name, 50)}' is compressed, of another length")
+    try:
+        return COMPRESSED[array.stype].restore(array.data, lengths[name])
+    except ValueError as problem:
+        raise ProtocolError(f"vector '{clean_line(name, 50)}': {problem}") from None
 
 
 def _unpack_reference(array: Array) -> Reference:

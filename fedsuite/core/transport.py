@@ -84,7 +84,7 @@ class ByMessage:
 
     def read(self, content: RecordDict, client: int) -> Result:
         """Read a client's result; a reference in it is malformed."""
-        return read_result(content, client)
+        return read_result(content, client, lengths=self._lengths)
 
     def matrices(self, results: Sequence[Result]) -> dict[str, Matrix]:
         """Copy the vectors into matrices."""
@@ -153,7 +153,7 @@ class ByReference:
             self._stored.add((client, name))
             return self._view(name, place)
 
-        return read_result(content, client, resolve)
+        return read_result(content, client, resolve, self._lengths)
 
     def matrices(self, results: Sequence[Result]) -> dict[str, Matrix]:
         """Map the matrices; where results are missing, later rows move up in the file."""

@@ -16,7 +16,7 @@ from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable
 
-from fedsuite.core.messages import Result, pack, write_arrays, write_results
+from fedsuite.core.messages import COMPRESSED, Result, pack, write_arrays, write_results
 from fedsuite.core.settings import UserError
 
 KEYS = ("dp-clipping-norm", "dp-epsilon", "dp-delta")
@@ -55,11 +55,13 @@ def local_privacy(message: Message, context: Context, call_next: ClientAppCallab
     if guard is None or not vectors:
         return reply
     name, record = vectors[0]
-    if list(record) != UPDATE or len(vectors) > 1:
-        reason = (
-            f"This node asks for privacy (dp-epsilon = {guard.epsilon:g}), but the algorithm sends "
-            "more than an update of the model. Use another algorithm, or no privacy."
-        )
+    compressed = any(array.stype in COMPRESSED for array in record.values())
+    if list(record) != UPDATE or len(vectors) > 1 or compressed:
+        cause = "the algorithm sends more than an update of the model. Use another algorithm"
+        if compressed:
+            cause = "the run compresses updates. Use compression=none"
+        asked = f"This node asks for privacy (dp-epsilon = {guard.epsilon:g})"
+        reason = f"{asked}, but {cause}, or no privacy."
         client = int(name.partition(".")[2])
         reply.content = write_results([Result(client, error=reason)])
         return reply

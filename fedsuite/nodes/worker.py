@@ -19,6 +19,7 @@ from clients.state import PRIVATE, ClientState
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
+from fedsuite.core.compression import Compression
 from fedsuite.core.files import write_atomically
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.lockstep import Outcome
@@ -53,6 +54,9 @@ class Worker:
             config.optimizer,
             config.momentum,
             config.weight_decay,
+            config.stragglers,
+            config.straggler_min,
+            Compression(config.compression, config.compression_share),
         )
         room = GATHERED_BYTES // (task.row_bytes * (self.stack.capacity if self.stack else 1))
         self.chunk_rows = min(room, CHUNK_ROWS)
@@ -136,7 +140,10 @@ class Worker:
         named = dict(zip(client.outgoing(), arrays, strict=True))
         if "buffers" in instruction.arrays:
             named["buffers"] = client.model.buffer_vector()
-        return Result(client.context.client, named, {**seen, **metrics, "num-examples": count})
+        how, size = self.training.compression, client.model.size
+        forms = {name: how for name, vector in named.items() if how.applies(vector.size, size)}
+        numbers = {**seen, **metrics, "num-examples": count}
+        return Result(client.context.client, named, numbers, forms=forms)
 
     def evaluate(self, client: Client, instruction: Instruction) -> Result:
         """Score one client."""

@@ -129,6 +129,15 @@ class RunFolder:
         return self.path / "tensorboard"
 
     @property
+    def report(self) -> Path:
+        """The report that trackers keep."""
+        return self.path / "report"
+
+    def tracker_file(self, name: str) -> Path:
+        """The run's id in a tracker, and the last round that it has."""
+        return self.path / f"{name}.json"
+
+    @property
     def log_file(self) -> Path:
         """Log lines of the run and its engine."""
         return self.path / "run.log"

@@ -12,7 +12,9 @@ from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
 from fedsuite.records.checks import is_number, is_round
 
 RECENT_ROUNDS = 9
-CLIENTS, FAILED_REPLIES, WALL = (METRICS[name] for name in ("clients", "failed", "wall_seconds"))
+CLIENTS, FAILED_REPLIES, DROPPED_OUT, WALL = (
+    METRICS[name] for name in ("clients", "failed", "dropped_out", "wall_seconds")
+)
 Row = Mapping[str, Any]
 Curve = list[tuple[int, float]]
 
@@ -89,8 +91,9 @@ def describe_round(row: Row) -> list[str]:
     ]
     if row.get(CLIENTS.name) is not None:
         failed = f", {row[FAILED_REPLIES.name]} failed" if row.get(FAILED_REPLIES.name) else ""
+        lost = f", {row[DROPPED_OUT.name]} dropped out" if row.get(DROPPED_OUT.name) else ""
         count = row[CLIENTS.name]
-        parts.append(f"{count} {CLIENTS.title if count != 1 else 'client'}{failed}")
+        parts.append(f"{count} {CLIENTS.title if count != 1 else 'client'}{failed}{lost}")
     if row.get(WALL.name) is not None:
         parts.append(f"{WALL.as_recorded(row[WALL.name])} {WALL.unit}/round")
     return parts

@@ -22,6 +22,7 @@ from clients.state import list_states
 from fedsuite import registry
 from fedsuite.config import RunConfig, params_of
 from fedsuite.core import seeds
+from fedsuite.core.compression import Compression
 from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
@@ -36,7 +37,7 @@ from fedsuite.records.summary import rounds_to_target, smoothness, summarise
 from fedsuite.records.writer import RunRecord
 from fedsuite.training.resume import check_split, find_checkpoint, restore, resumed_config
 from fedsuite.training.server_evaluation import ServerEvaluation
-from fedsuite.training.tracking import check_tracking, open_tracker
+from fedsuite.training.tracking import Trackers, check_trackers
 from strategies.base import RoundRecord, RunInfo
 from strategies.replies import is_divergence
 from tasks.models import build_model
@@ -74,12 +75,17 @@ def run(config: RunConfig, grid: Grid, engine: str) -> Path:
         summary = summarise(loop.config, record.history(), loop.strategy.expelled, status)
         others = loop.other_output_accuracy()
         models = {"saved_models": loop.saved_models, "unsaved_models": loop.unsaved_models}
-        record.finish(summary | {"other_output_accuracy": others} | models)
+        summary |= {"other_output_accuracy": others} | models
+        loop.trackers.finish(summary)
+        record.finish(summary)
     except BaseException as error:
         status, reason = _ending(error, folder)
         expelled = loop.strategy.expelled if loop else set()
         config = loop.config if loop else setup.config
-        _finish(record, summarise(config, record.history(), expelled, status, reason))
+        summary = summarise(config, record.history(), expelled, status, reason)
+        _finish(record, summary)
+        if loop:
+            loop.trackers.finish(summary)
         if write_problem(error):
             raise RunFailed(reason) from error
         raise
@@ -114,7 +120,7 @@ def check_feasible(config: RunConfig) -> tuple[Task, nn.Module]:
 
 
 def _build(config: RunConfig, task: Task) -> nn.Module:
-    check_tracking(config.tracking)
+    check_trackers(config)
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
     strategy, params = registry.find(config.algo).strategy, params_of(config)
@@ -173,9 +179,7 @@ class TrainingLoop:
         if checkpoint is not None:
             restore(self.strategy, checkpoint, record.files)
             self.round = checkpoint.round
-        self.tracker = open_tracker(
-            config.tracking, record.folder, -1 if self.is_new else self.round
-        )
+        self.trackers = Trackers(config, record, -1 if self.is_new else self.round)
 
     def train(self) -> RunState:
         """Run the rounds that are left; return how it ended."""
@@ -260,10 +264,13 @@ class TrainingLoop:
     def _fail_after_empty_rounds(self) -> None:
         """End a run whose model does not change, in the last round or in three in a row.
 
-        It ends with a client's reason. No checkpoint is of such a round: a resume repeats it.
+        It ends with a client's reason. No checkpoint is of such a round: a resume repeats it. A
+        round is as it should be if clients are lacking only since they dropped out.
         """
         record, least = self.strategy.round_record, self.config.min_train_clients
-        enough = record.scalars.get("clients", 0) >= least and not record.is_void
+        counts = record.scalars
+        as_drawn = counts.get("dropped_out") and not counts.get("failed")
+        enough = (counts.get("clients", 0) >= least or as_drawn) and not record.is_void
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
         is_last = self.round == self.config.num_rounds
         if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
@@ -302,7 +309,7 @@ class TrainingLoop:
             row["smoothness"] = smoothness(self.accuracies)
         row["wall_seconds"] = time.perf_counter() - started
         self.record.add_round(row, trained.rows)
-        self.tracker.add_round(row)
+        self.trackers.add_round(row)
         every = self.config.checkpoint_every
         due = every and (self.round % every == 0 or self.round == self.config.num_rounds)
         if due and not self.empty_rounds:
@@ -358,6 +365,8 @@ class TrainingLoop:
             num_rounds=config.num_rounds,
             local_epochs=1 if config.local_steps else config.local_epochs,
             fraction_train=config.fraction_train,
+            dropout=config.dropout,
+            compression=Compression(config.compression, config.compression_share),
             min_train_clients=config.min_train_clients,
             server_lr=config.server_lr,
             learning_rate=config.learning_rate,

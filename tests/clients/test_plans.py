@@ -206,7 +206,8 @@ def test_a_client_scores_the_received_model_on_its_own_test_rows() -> None:
 
 
 def test_the_defaults_of_local_training() -> None:
-    assert dataclasses.astuple(Training()) == (1, 0, 32, "sgd", 0.0, 0.0)
+    realism = (0.0, 0.0, ("none", 1.0))
+    assert dataclasses.astuple(Training()) == (1, 0, 32, "sgd", 0.0, 0.0, *realism)
 
 
 def test_a_client_without_test_rows_has_no_score() -> None:

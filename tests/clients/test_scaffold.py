@@ -13,6 +13,7 @@ from clients.base import Training
 from clients.fedavg import FedAvgClient
 from clients.freeloader import freeloading
 from clients.scaffold import ScaffoldClient, next_control
+from fedsuite.core.compression import Compression
 from strategies.scaffold import ScaffoldParams
 
 TWO_STEPS = Training(local_steps=2, batch_size=1)
@@ -34,6 +35,15 @@ def test_the_first_control_is_zero_not_the_weights(tmp_path: Path) -> None:
     state = context.state.load(after_round=True)
     assert np.array_equal(state["before"], [0, 0])
     assert np.array_equal(state["control"], [2.25, 0.75])
+
+
+def test_the_control_follows_from_the_update_that_the_server_sees(tmp_path: Path) -> None:
+    """Of the update (-9/4, -3/4) top-k keeps the first number; K lr = 1."""
+    training = replace(TWO_STEPS, compression=Compression("top-k", 0.5))
+    context = place(tmp_path, training)
+    (update,), _, _ = fit(ScaffoldClient, context, [4, 4], [0, 0], params=PRINTED, counted=0)
+    assert np.array_equal(update, [-2.25, 0])
+    assert np.array_equal(context.state.load(after_round=True)["control"], [2.25, 0])
 
 
 @pytest.mark.parametrize("coefficient", [1.0, 0.5])

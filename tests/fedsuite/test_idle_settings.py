@@ -39,6 +39,9 @@ IDLE: dict[str, dict[str, Any]] = {
     "size-ratio": {"size-ratio": 4, "partition": "natural"},
     "local-epochs": {"local-epochs": 3, "local-steps": 5},
     "freeloader-noise": {"freeloader-noise": 0.1},
+    "straggler-min": {"straggler-min": 0.5},
+    "compression-share": {"compression-share": 0.5, "compression": "int8"},
+    "compression": {"compression": "int8", "algo": "local"},
     "server-lr": {"server-lr": 0.5, "algo": "local"},
     "eval-rows": {"eval-rows": 10, "algo": "fedtgp"},
     "apple.mu": {"apple.mu": 1, "apple.p-lr": 0},
@@ -178,7 +181,7 @@ def test_what_is_declared_to_need_another_setting_is_refused_without_it(
 
 def test_the_cases_above_are_declared() -> None:
     declared = {key for key, _ in unmet_needs()}
-    assert set(IDLE) - {"server-lr", "eval-rows"} <= declared
+    assert set(IDLE) - {"server-lr", "eval-rows", "compression"} <= declared
 
 
 @pytest.mark.parametrize(

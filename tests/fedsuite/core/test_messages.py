@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedsuite.core.compression import INT8, Compression
 from fedsuite.core.messages import (
     MAX_METRICS,
     Instruction,
@@ -213,3 +214,33 @@ def test_only_finite_numbers_are_metrics(value: Any) -> None:
     with pytest.raises(ProtocolError, match="metric 'loss' is"):
         _number("loss", value)
     assert _number("loss", 3) == 3
+
+
+def test_a_compressed_vector_is_restored_if_it_was_expected() -> None:
+    """With m = 254 a level is 2."""
+    eight = Compression(INT8)
+    sent = Result(3, {"update": np.array([-254, 3, 8], np.float32)}, {}, forms={"update": eight})
+    content = write_results([sent])
+    (array,) = content.array_records["arrays.3"].values()
+    assert (array.stype, len(array.data)) == ("fedsuite.int8", 7)
+    assert read_result(content, 3, lengths={"update": 3}).arrays["update"].tolist() == [-254, 4, 8]
+    for lengths in ({}, {"update": 4}, {"model": 3}):
+        said = read_result(content, 3, lengths=lengths).error
+        assert said == "vector 'update' is compressed, of another length"
+
+
+def test_no_memory_is_taken_for_what_a_compressed_vector_claims() -> None:
+    huge = Array("float32", (10**12,), "fedsuite.top-k", bytes(8))
+    lying = Array("float32", (3,), "fedsuite.top-k", bytes(7))
+    for array, said in ((huge, "of another length"), (lying, "7 bytes are not 3 numbers")):
+        content = write_results([Result(0)])
+        content["arrays.0"] = ArrayRecord({"update": array})
+        assert said in read_result(content, 0, lengths={"update": 3}).error
+
+
+def test_a_vector_that_is_not_finite_is_sent_as_it_is() -> None:
+    broken = np.array([1.0, np.nan], np.float32)
+    content = write_results(
+        [Result(0, {"update": broken}, {}, forms={"update": Compression(INT8)})]
+    )
+    assert read_result(content, 0).arrays["update"].tobytes() == broken.tobytes()

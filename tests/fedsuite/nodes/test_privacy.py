@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 
+from fedsuite.core.compression import INT8, Compression
 from fedsuite.core.messages import Result, read_result, write_results
 from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import make_run
@@ -98,6 +99,15 @@ def test_more_than_an_update_does_not_leave_the_node(results: list[Result]) -> N
     assert read_result(reply.content, 6).error == (
         "This node asks for privacy (dp-epsilon = 1e+09), but the algorithm sends more than an "
         "update of the model. Use another algorithm, or no privacy."
+    )
+
+
+def test_a_compressed_update_does_not_leave_the_node() -> None:
+    reply = exchange([Result(6, {"update": UPDATE}, {}, forms={"update": Compression(INT8)})])
+    assert not reply.content.array_records
+    assert read_result(reply.content, 6).error == (
+        "This node asks for privacy (dp-epsilon = 1e+09), but the run compresses updates. Use "
+        "compression=none, or no privacy."
     )
 
 
