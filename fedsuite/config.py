@@ -297,9 +297,8 @@ def parse(
     names = [kebab(f.name) for f in _shared_fields()]
     for key in shared:
         if key not in names:
-            raise UserError(
-                f"Unknown key '{shown(key)}'. {registry.suggest_key(key, names, values)}"
-            )
+            hint = registry.suggest_key(key, names, values)
+            raise UserError(f"Unknown key '{shown(key)}'. {hint}")
     config = _locate(build(RunConfig, shared))
     find_dataset(config.dataset)
     find_model(config.model)

@@ -147,8 +147,8 @@ def settings(
     ] = "",
 ) -> None:
     """Explain settings: key, default, allowed values, meaning."""
-    from fedsuite.core import plugins
     from fedsuite.config import setting_groups
+    from fedsuite.core import plugins
     from fedsuite.registry import ALGORITHMS, own_settings
 
     groups = setting_groups()
