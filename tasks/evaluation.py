@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
 from tasks.task import Task
 
@@ -41,6 +42,13 @@ def inference(module: nn.Module) -> Iterator[None]:
             yield
     finally:
         module.train(was_training)
+
+
+def scored_rows(test: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the test rows that are scored: ``count`` of them, or all if that is 0."""
+    if not count or count >= len(test):
+        return test
+    return np.sort(seeds.generator(seed, "evaluation").choice(test, count, replace=False))
 
 
 def mean_probabilities(

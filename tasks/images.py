@@ -23,7 +23,7 @@ RowName = Callable[[int], str]
 
 
 def decode_images(
-    images: pa.ChunkedArray | Sequence[Any],
+    images: pa.ChunkedArray,
     shape: Sequence[int],
     row_name: RowName,
     out: np.ndarray,
@@ -38,12 +38,9 @@ def decode_images(
     Image.init()  # its lazy start is not safe when several threads open their first image
 
     def decode(block: slice) -> tuple[np.ndarray, np.ndarray]:
-        some = images[block]
         raw = b"".join(
             _decode(image, shape, row_name(row), resize)
-            for row, image in enumerate(
-                some.to_pylist() if isinstance(some, pa.ChunkedArray) else some, start=block.start
-            )
+            for row, image in enumerate(images[block].to_pylist(), start=block.start)
         )
         pixels = np.frombuffer(raw, dtype=np.uint8)
         out[block] = pixels.reshape(out[block].shape)
@@ -57,31 +54,14 @@ def decode_images(
 
 
 def open_image(value: Any) -> PIL.Image.Image:
-    """Open an image: bytes, or as the hub has them with the name of a file; PIL's; an array."""
+    """Open an image given as bytes, or as the hub does with the name of its file."""
     from PIL import Image, UnidentifiedImageError
 
-    if isinstance(value, Image.Image):
-        return value
-    if isinstance(value, np.ndarray):
-        return _from_array(value)
     encoded = value["bytes"] if isinstance(value, dict) else value
     try:
         return Image.open(io.BytesIO(encoded or b""), formats=FORMATS)
     except UnidentifiedImageError:
         raise ValueError(f"it is none of {', '.join(FORMATS)}") from None
-
-
-def _from_array(pixels: np.ndarray) -> PIL.Image.Image:
-    from PIL import Image
-
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    if pixels.dtype != np.uint8 or pixels.shape[2:] not in ((), (3,)) or pixels.ndim < 2:
-        raise ValueError(
-            f"an array must be of uint8 and (height, width) or (height, width, 3), not "
-            f"{pixels.dtype} and {pixels.shape}"
-        )
-    return Image.fromarray(pixels)
 
 
 def _decode(value: Any, shape: Sequence[int], name: str, resize: bool) -> bytes:

@@ -1,15 +1,15 @@
 """How rows become what a model takes, once everything is fitted: at training and ever after.
 
 ``read`` gives a row's own values as numbers, ``encode`` what the model takes: the same numbers,
-scaled. A run keeps its inputs beside its model (:meth:`Inputs.to_document`), so that nobody who uses
-it needs the data it was trained on.
+scaled. A run keeps its inputs beside its model (:meth:`Inputs.to_document`), so that nobody who
+uses it needs the data it was trained on.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -104,17 +104,17 @@ class ImageInputs(Inputs):
         return self.encode_images(self._images(table), row_name, resize)
 
     def read_images(
-        self, images: pa.ChunkedArray | Sequence[Any], row_name: RowName, resize: bool = False
+        self, images: pa.ChunkedArray, row_name: RowName, resize: bool = False
     ) -> np.ndarray:
-        """Return the pixels of images that need not be in a table."""
+        """Return the pixels of a column of images."""
         pixels = canvas(self.size, len(images))
         decode_images(images, self.size, row_name, pixels, resize)
         return pixels
 
     def encode_images(
-        self, images: pa.ChunkedArray | Sequence[Any], row_name: RowName, resize: bool = False
+        self, images: pa.ChunkedArray, row_name: RowName, resize: bool = False
     ) -> np.ndarray:
-        """Return images that need not be in a table, standardised."""
+        """Return a column of images, standardised."""
         return self.scale(self.read_images(images, row_name, resize))
 
     def _images(self, table: pa.Table) -> pa.ChunkedArray:
@@ -355,12 +355,17 @@ def _texts(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 def read_inputs(document: Mapping[str, Any]) -> Inputs:
     """Read what :meth:`Inputs.to_document` wrote; an invalid one is some error of Python's."""
-    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in document.items()}
-    kind = fields.pop("kind")
+    kind = str(document["kind"])
     if kind == TableInputs.kind:
-        features = fields.pop("features")
-        return TableInputs(tuple(map(_read_feature, features)), **fields)
-    kinds: dict[str, type[Inputs]] = {c.kind: c for c in (ImageInputs, TokenInputs, CharacterInputs)}
+        return TableInputs(tuple(map(_read_feature, document["features"])))
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in document.items()
+        if key != "kind"
+    }
+    kinds: dict[str, type[Inputs]] = {
+        c.kind: c for c in (ImageInputs, TokenInputs, CharacterInputs)
+    }
     return kinds[kind](**fields)
 
 

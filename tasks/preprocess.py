@@ -105,9 +105,7 @@ def _write_images(spec: DatasetSpec, rows: Rows, path: Path) -> Inputs:
     )
     places = {"train": x[:train_rows], "test": x[train_rows:]}
     sums = {
-        split: decode_images(
-            table[column], spec.input_shape, _row_name(spec, split), places[split]
-        )
+        split: decode_images(table[column], spec.input_shape, _row_name(spec, split), places[split])
         for split, table in _splits(rows)
     }
     mean, std = mean_std(*sums["train"], train_rows * height * width)
