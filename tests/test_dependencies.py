@@ -20,7 +20,8 @@ def normal(name: str) -> str:
 
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {normal(re.split(r"[\[<>=!~ ;]", line)[0]) for line in project["dependencies"]}
+    lines = project["dependencies"] + project["optional-dependencies"]["onnx"]
+    return {normal(re.split(r"[\[<>=!~ ;]", line)[0]) for line in lines}
 
 
 def imported() -> dict[str, set[str]]:

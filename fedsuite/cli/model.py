@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import click
 import typer
 
 from fedsuite.cli.options import ResultsDir, RunName
@@ -24,7 +23,6 @@ DataName = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        click_type=click.Path(),
         help="a .csv or .parquet file, an image, a folder of such files, a folder with one "
         "subfolder of images per class, or the word test: the test split of the run (a folder of "
         "that name is ./test)",

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,19 +85,13 @@ def export_model(model: TrainedModel, form: str, path: Path) -> float:
     document = json.dumps(model.description.to_document())
     with replacing(path) as unfinished, _quietly():
         example = torch.from_numpy(_random_rows(model.description.inputs, 2))
-        program = torch.export.export(
-            exported, (example,), dynamic_shapes={INPUT: {0: torch.export.Dim("rows")}}
-        )
-        if form == ONNX:
-            _write_onnx(program, document, unfinished)
-        else:
-            with unfinished.open("wb") as file:
-                torch.export.save(program, file, extra_files={DESCRIPTION: document})
+        write = _write_onnx if form == ONNX else _write_torch
+        write(exported, example, document, unfinished)
         off = max(_difference(model, exported, form, unfinished, n) for n in CHECKED_ROWS)
         if not off <= TOLERANCE:
             raise UserError(
                 f"The exported model differs from the run's: probabilities are off by {off:.2g}. "
-                f"Nothing was written; try the other format."
+                "Nothing was written; try the other format."
             )
     return off
 
@@ -123,9 +118,26 @@ def _difference(
     return float(np.abs(predict_exported(form, path, values) - expected).max())
 
 
-def _write_onnx(program: torch.export.ExportedProgram, document: str, path: Path) -> None:
+def _any_number_of_rows() -> dict[str, Any]:
+    return {INPUT: {0: torch.export.Dim("rows")}}
+
+
+def _write_torch(module: nn.Module, example: Tensor, document: str, path: Path) -> None:
+    shapes = _any_number_of_rows()
+    program = torch.export.export(module, (example,), dynamic_shapes=shapes)
+    with path.open("wb") as file:
+        torch.export.save(program, file, extra_files={DESCRIPTION: document})
+
+
+def _write_onnx(module: nn.Module, example: Tensor, document: str, path: Path) -> None:
     written = torch.onnx.export(
-        program, dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
+        module,
+        (example,),
+        dynamo=True,
+        dynamic_shapes=_any_number_of_rows(),
+        input_names=[INPUT],
+        output_names=[OUTPUT],
+        verbose=False,
     )
     assert written is not None
     written.model.metadata_props[DESCRIPTION] = document

@@ -31,7 +31,6 @@ from tasks.models import build_model
 LABELS = Labels("label", ("no", "yes"))
 TABLE = TableInputs((Number("age", 4e6, 2.0), Category("way", ("bus", "car"))))
 OTHERS: dict[str, Inputs] = {
-    "cnn2": ImageInputs("image", (1, 8, 8), (4.0,), (6.0,)),
     "cnn6": ImageInputs("image", (3, 8, 8), (4.0, 5.0, 6.0), (6.0, 7.0, 8.0)),
     "fasttext": TokenInputs("text", 5, ("the", "cat")),
     "lstm": CharacterInputs("x", 3, "abc"),
@@ -44,6 +43,7 @@ def model(name: str, inputs: Inputs) -> TrainedModel:
     return TrainedModel(description, build_model(name, description.shape, 0))
 
 
+@pytest.mark.slow
 def test_torch_takes_numbers_as_they_are(tmp_path: Path) -> None:
     """An age of 4,000,008 and the category car are 4, 0, 1; float32 would lose the 8."""
     mlp, path = model("mlp", TABLE), tmp_path / "model.pt2"
@@ -78,6 +78,7 @@ def test_onnx_takes_any_number_of_rows_and_says_what_they_are(tmp_path: Path) ->
     assert document["labels"]["classes"] == ["no", "yes"]
 
 
+@pytest.mark.slow
 def test_a_file_that_differs_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "_difference", lambda *_: 0.01)
     with pytest.raises(UserError, match="probabilities are off by 0.01. Nothing was written"):
