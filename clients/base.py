@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from flwr.client import NumPyClient
+from torch import nn
 from torch.nn import functional as F
 
 from clients.optim import Optimizer, make_optimizer
@@ -201,6 +202,11 @@ class Client(NumPyClient):
     def beside_model(self) -> dict[str, np.ndarray]:
         """Return what it predicts with beside the model it scored, to be saved; by default {}."""
         return {}
+
+    @staticmethod
+    def predictor(module: nn.Module, beside: Mapping[str, torch.Tensor]) -> nn.Module:
+        """Return what maps inputs to logits with a saved model and :meth:`beside_model`."""
+        return module
 
     def length(self, name: str) -> int:
         """Return the length of a vector this client sends; by default the model's."""

@@ -7,19 +7,19 @@ prototype. Its model never leaves its disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clients.base import Evaluation, Received, Reply
 from clients.local import LocalClient
 from fedsuite.core.flat_model import to_numpy
 from fedsuite.core.vector import last_layer
-from tasks.architectures import with_features
+from tasks.architectures import with_features, without_head
 from tasks.evaluation import BATCH
 
 if TYPE_CHECKING:
@@ -79,6 +79,12 @@ class FedTgpClient(LocalClient):
             "known": to_numpy(self.known.to(torch.float32)),
         }
 
+    @staticmethod
+    def predictor(module: nn.Module, beside: Mapping[str, Tensor]) -> nn.Module:
+        """Return what predicts by prototypes, or the model alone where no class has one."""
+        known = beside["known"] > 0
+        return NearestPrototype(module, beside["prototypes"], known) if known.any() else module
+
     def length(self, name: str) -> int:
         """Return the length of the prototypes (classes times features) or of the counts."""
         shapes = self.model.shapes
@@ -97,6 +103,27 @@ class FedTgpClient(LocalClient):
             x, y = self.context.task.rows(rows[start : start + BATCH])
             logits, features = with_features(self.model.module, x.to(self.model.device))
             yield logits, features, y.to(self.model.device)
+
+
+class NearestPrototype(nn.Module):
+    """Gives minus the squared distances to the prototypes for logits: the nearest is the largest.
+
+    The method names a class and no probabilities; a softmax of these is usual for prototypes.
+    """
+
+    prototypes: Tensor
+    known: Tensor
+
+    def __init__(self, module: nn.Module, prototypes: Tensor, known: Tensor) -> None:
+        super().__init__()
+        self.features = without_head(module)
+        self.register_buffer("prototypes", prototypes)
+        self.register_buffer("known", known)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map inputs to minus the squared distances, infinite where a class has no prototype."""
+        gaps = self.features(x).double()[:, None] - self.prototypes.double()
+        return (-gaps.square().sum(2)).masked_fill(~self.known, -torch.inf)
 
 
 def pull(features: Tensor, targets: Tensor, known: Tensor) -> Tensor:

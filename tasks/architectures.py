@@ -216,10 +216,23 @@ def fasttext(shape: DataShape) -> nn.Module:
 def with_features(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return a batch's logits and its features: what enters the last linear layer."""
     seen: list[Tensor] = []
-    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
-    hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    hook = model.get_submodule(_head(model)).register_forward_pre_hook(
+        lambda _, inputs: seen.append(inputs[0])
+    )
     try:
         logits: Tensor = model(x)
     finally:
         hook.remove()
     return logits, seen[0]
+
+
+def without_head(model: nn.Module) -> nn.Module:
+    """Remove the last linear layer of a model, which then gives features."""
+    parent, _, name = _head(model).rpartition(".")
+    setattr(model.get_submodule(parent), name, nn.Identity())
+    return model
+
+
+def _head(model: nn.Module) -> str:
+    """Return the name of the last linear layer."""
+    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1]

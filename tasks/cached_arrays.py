@@ -84,10 +84,11 @@ def _make_parent(folder: Path) -> None:
 
 
 def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
-    """Write ``meta.json``: ``meta``, and by what the arrays beside it are recognised as whole."""
+    """Write ``meta.json``: ``meta``, and by what the files beside it are recognised as whole."""
     arrays = {
         path.name: {"bytes": path.stat().st_size, "checksum": _sample_checksum(path)}
-        for path in sorted(folder.glob("*.npy"))
+        for path in sorted(folder.iterdir())
+        if path.name != META
     }
     whole = {**meta, "arrays": arrays}
     text = json.dumps(whole | {"checksum": _checksum(whole)}, indent=1)

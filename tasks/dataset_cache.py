@@ -30,7 +30,11 @@ from tasks.cached_arrays import (
 )
 from tasks.datasets import DATASETS, Columns, DatasetSpec, find_dataset
 from tasks.guessing import complete
+from tasks.inputs import Inputs, read_inputs
+from tasks.labels import Labels, read_labels
 from tasks.shapes import DataShape
+
+INPUTS = "inputs.json"
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Dataset:
     """All rows of a dataset, train first, ready to train on.
 
     ``x`` is (n, H, W, C) float32 for images, (n, features) float32 for tables, (n, length) int32
-    for tokens and uint8 for characters; ``y`` is (n,) int64; ``owners`` (n,) int32.
+    for tokens and uint8 for characters; ``y`` is (n,) int64; ``owners`` (n,) int32. ``inputs`` and
+    ``labels`` say how rows became ``x`` and ``y``.
     """
 
     spec: DatasetSpec
@@ -47,8 +52,14 @@ class Dataset:
     y: np.ndarray
     owners: np.ndarray | None
     num_train: int
-    class_names: tuple[str, ...]
+    inputs: Inputs
+    labels: Labels
     source: str
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, in order."""
+        return self.labels.classes
 
 
 def load_dataset(
@@ -123,19 +134,24 @@ def _build(spec: DatasetSpec, source: sources.Source, folder: Path) -> None:
     if source.kind == "files":
         folder.chmod(0o700)
     spec, rows = complete(spec, source.read())
-    shape, class_names = preprocess.write_arrays(spec, rows, folder)
+    inputs, labels = preprocess.write_arrays(spec, rows, folder)
+    document = {"inputs": inputs.to_document(), "labels": labels.to_document()}
+    (folder / INPUTS).write_text(json.dumps(document), encoding="utf-8")
     meta = {
         "name": spec.name,
         "source": source.kind,
         "num_train": rows.train.num_rows,
-        "class_names": class_names,
-        "shape": asdict(shape),
+        "class_names": labels.classes,
+        "shape": asdict(inputs.data_shape(len(labels.classes))),
     }
     write_meta(folder, meta)
 
 
 def _open(spec: DatasetSpec, folder: Path) -> Dataset:
     meta = read_meta(folder)
+    if not (folder / INPUTS).exists():
+        raise Damaged(f"an earlier version made it, without {INPUTS}")
+    document = json.loads((folder / INPUTS).read_text(encoding="utf-8"))
     shape = DataShape(**dict(meta["shape"], input_shape=tuple(meta["shape"]["input_shape"])))
     dataset = Dataset(
         spec=spec,
@@ -144,20 +160,23 @@ def _open(spec: DatasetSpec, folder: Path) -> Dataset:
         y=map_array(folder / "y.npy"),
         owners=map_array(folder / "owners.npy") if spec.owner else None,
         num_train=meta["num_train"],
-        class_names=tuple(meta["class_names"]),
+        inputs=read_inputs(document["inputs"]),
+        labels=read_labels(document["labels"]),
         source=meta["source"],
     )
-    _check(dataset)
+    _check(dataset, tuple(meta["class_names"]))
     return dataset
 
 
-def _check(dataset: Dataset) -> None:
+def _check(dataset: Dataset, names: tuple[str, ...]) -> None:
     """Raise :class:`Damaged` where the parts of a dataset do not fit together."""
     check_form(dataset.shape, dataset.x, dataset.y)
-    rows, owners, names = len(dataset.y), dataset.owners, dataset.class_names
+    rows, owners = len(dataset.y), dataset.owners
     if owners is not None and (owners.dtype != np.int32 or owners.shape != (rows,)):
         raise Damaged(f"owners.npy holds {owners.dtype} of shape {owners.shape}")
     if not isinstance(dataset.num_train, int) or not 0 < dataset.num_train < rows:
         raise Damaged(f"{META} counts {dataset.num_train} training rows of {rows:,}")
     if len(names) != dataset.shape.num_classes or not all(isinstance(n, str) for n in names):
         raise Damaged(f"{META} does not name the {dataset.shape.num_classes} classes")
+    if names != dataset.class_names or dataset.inputs.data_shape(len(names)) != dataset.shape:
+        raise Damaged(f"{INPUTS} does not fit {META}")

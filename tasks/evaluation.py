@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.threads import map_in_threads
 from tasks.task import Task
@@ -43,6 +44,13 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.train(was_training)
+
+
+def scored_rows(test: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the test rows that are scored: ``count`` of them, or all if that is 0."""
+    if not count or count >= len(test):
+        return test
+    return np.sort(seeds.generator(seed, "evaluation").choice(test, count, replace=False))
 
 
 def mean_probabilities(

@@ -9,17 +9,11 @@ import numpy as np
 
 from fedsuite.core.settings import UserError
 from tasks.arrow import pa, pc
+from tasks.columns import check_columns, holds_images, is_text
 from tasks.datasets import DatasetSpec
-from tasks.own_data import (
-    check_columns,
-    holds_images,
-    image_shape,
-    label_names,
-    refuse_gaps,
-)
+from tasks.own_data import image_shape, label_names, refuse_gaps
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import MAX_MAGNITUDE, MAX_VALUES, natural
-from tasks.preprocess import is_text
 from tasks.sources import Rows, class_names
 
 LABEL, OTHER_LABELS = "label", ("labels", "target", "class")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,10 @@ import numpy as np
 from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, invalid
 from tasks.arrow import pa, pc
+from tasks.columns import check_columns, holds_images, is_numeric, is_text, numbers, places_in
 from tasks.datasets import OWN_SPEC, DatasetSpec, described
+from tasks.images import canvas, decode_images, open_image
+from tasks.inputs import ImageInputs
 from tasks.own_files import IMAGE_COLUMNS
 from tasks.own_schema import (
     KINDS,
@@ -24,9 +26,7 @@ from tasks.own_schema import (
     Description,
     Schema,
 )
-from tasks.preprocess import MISSING, decode_images, is_text, open_image, places_in
-
-MAX_SHOWN = 20
+from tasks.preprocess import MISSING
 
 
 def form_of(dataset: str, label: str, table: pa.Table) -> DatasetSpec:
@@ -70,30 +70,30 @@ def describe(spec: DatasetSpec, table: pa.Table) -> Description:
 
 def _describe_images(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) -> Description:
     shape = spec.input_shape or image_shape(spec, table)
-    spec = dataclasses.replace(spec, input_shape=shape)
-    total, squares = decode_images(spec, table, "own", _canvas(shape, table.num_rows))
+    pictures, out = table[str(spec.inputs)], canvas(shape, table.num_rows)
+    total, squares = decode_images(pictures, shape, _row_name, out)
     pixels = table.num_rows * shape[1] * shape[2]
     sums = {str(c): (pixels, float(total[c]), float(squares[c])) for c in range(shape[0])}
     return Description(spec.kind, table.num_rows, names, shape, sums)
 
 
 def _describe_table(spec: DatasetSpec, table: pa.Table, names: tuple[str, ...]) -> Description:
-    numbers, categories = {}, {}
+    sums, categories = {}, {}
     for name in _inputs(spec):
         column = table[name]
         if is_text(column):
             categories[name] = tuple(v for v in _values(column, name) if v != MISSING)
             continue
-        values = _numbers(column)
+        values = numbers(column)
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = (float(len(values)), float(values.sum()), float(values @ values))
-        if not sums[2] <= sums[0] * MAX_MAGNITUDE**2:
+            found = (float(len(values)), float(values.sum()), float(values @ values))
+        if not found[2] <= found[0] * MAX_MAGNITUDE**2:
             raise UserError(
                 f"Column '{name}' has numbers so large that their root mean square exceeds "
                 f"{MAX_MAGNITUDE:g}. Rescale it or leave it out."
             )
-        numbers[name] = sums
-    return Description(spec.kind, table.num_rows, names, (), numbers, categories)
+        sums[name] = found
+    return Description(spec.kind, table.num_rows, names, (), sums, categories)
 
 
 def write_own_arrays(table: pa.Table, schema: Schema, folder: Path) -> None:
@@ -103,50 +103,28 @@ def write_own_arrays(table: pa.Table, schema: Schema, folder: Path) -> None:
     if spec.kind != schema.kind:
         raise UserError(f"The run learns from rows of kind '{schema.kind}', not '{spec.kind}'.")
     np.save(folder / "y.npy", _class_numbers(table[spec.label], schema))
-    if schema.kind == "image":
-        spec = dataclasses.replace(spec, input_shape=schema.shape)
-        x = _canvas(schema.shape, table.num_rows)
-        decode_images(spec, table, "own", x)
-        mean, std = np.array([schema.scales[str(c)] for c in range(schema.shape[0])]).T
-        x = (x - mean.astype(np.float32)) / std.astype(np.float32)
+    inputs = schema.inputs
+    if isinstance(inputs, ImageInputs):
+        x = inputs.encode_images(table[str(spec.inputs)], _row_name, resize=True)
     else:
-        check_columns(table, [*schema.scales, *schema.categories])
-        x = _features(table, schema)
+        x = inputs.encode(table, _row_name)
     np.save(folder / "x.npy", x)
 
 
-def _features(table: pa.Table, schema: Schema) -> np.ndarray:
-    """Scale numbers; give each agreed category a column, all zeros where it is none of them."""
-    x = np.zeros((table.num_rows, *schema.data_shape.input_shape), dtype=np.float32)
-    for place, (name, (mean, std)) in enumerate(sorted(schema.scales.items())):
-        if not _is_numeric(table[name].type):
-            raise UserError(f"Column '{name}' must hold numbers, not {table[name].type}.")
-        with np.errstate(over="ignore"):
-            x[:, place] = (_numbers(table[name]) - mean) / std
-        if not np.isfinite(x[:, place]).all():
-            raise UserError(
-                f"Column '{name}' has numbers too far from those that the nodes agreed on at the "
-                f"start (mean {mean:.3g}, deviation {std:.3g}). Rescale or remove them."
-            )
-    start = len(schema.scales)
-    for name, values in sorted(schema.categories.items()):
-        codes = places_in(table[name].cast(pa.string()), values)
-        rows = np.flatnonzero(codes >= 0)
-        x[rows, start + codes[rows]] = 1
-        start += len(values)
-    return x
+def _row_name(row: int) -> str:
+    return f"Row {row} of the node's data"
 
 
 def _class_numbers(column: pa.ChunkedArray, schema: Schema) -> np.ndarray:
     names = label_names(column, schema.label)
-    numbers = places_in(names, schema.classes).astype(np.int64)
-    if (numbers < 0).any():
-        unknown = names[int(np.argmax(numbers < 0))]
+    places = places_in(names, schema.classes).astype(np.int64)
+    if (places < 0).any():
+        unknown = names[int(np.argmax(places < 0))]
         raise UserError(
             f"Column '{schema.label}' has '{unknown}', which is none of the {len(schema.classes)} "
             f"classes the nodes agreed on at the start ({', '.join(schema.classes[:10])})."
         )
-    return numbers
+    return places
 
 
 def _values(column: pa.ChunkedArray, name: str) -> tuple[str, ...]:
@@ -173,18 +151,6 @@ def label_names(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         ) from None
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(check(kind) for check in checks)
-
-
-def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a numeric column as float64; true is 1."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    return np.asarray(column, dtype=np.float64)
-
-
 def refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
     """Refuse rows without a label or a number, and columns that no model can learn from."""
     if not table.num_rows:
@@ -203,7 +169,7 @@ def refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
         if gaps and (name == spec.label or not words):
             raise UserError(f"{gaps} rows have no value in column '{name}'. Fill or remove them.")
         is_feature = spec.kind == "tabular" and name != spec.label
-        if is_feature and not (words or _is_numeric(column.type)):
+        if is_feature and not (words or is_numeric(column.type)):
             raise UserError(
                 f"Column '{name}' holds {column.type}, neither numbers nor words. Convert it or "
                 "leave it out."
@@ -212,27 +178,8 @@ def refuse_gaps(spec: DatasetSpec, table: pa.Table) -> None:
             raise UserError(f"Column '{name}' has values that are not finite.")
 
 
-def check_columns(table: pa.Table, needed: Sequence[str]) -> None:
-    """Refuse a table that lacks a column."""
-    present = table.column_names
-    known = set(present)
-    missing = [name for name in needed if name not in known]
-    if missing:
-        more = f" and {len(present) - MAX_SHOWN:,} more" if len(present) > MAX_SHOWN else ""
-        raise UserError(
-            f"The data has no column '{missing[0]}'. Its columns: "
-            f"{', '.join(present[:MAX_SHOWN])}{more}."
-        )
-
-
 def _inputs(spec: DatasetSpec) -> tuple[str, ...]:
     return (spec.inputs,) if isinstance(spec.inputs, str) else spec.inputs
-
-
-def holds_images(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds bytes, or as on the hub bytes with the name of a file."""
-    kind = column.type
-    return bool(pa.types.is_binary(kind) or (pa.types.is_struct(kind) and "bytes" in kind.names))
 
 
 def image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
@@ -248,14 +195,3 @@ def image_shape(spec: DatasetSpec, table: pa.Table) -> tuple[int, ...]:
         )
     grey = image.mode in ("1", "L", "F") or image.mode.startswith("I")
     return (1 if grey else 3), image.height, image.width
-
-
-def _canvas(shape: tuple[int, ...], rows: int) -> np.ndarray:
-    channels, height, width = shape
-    try:
-        return np.empty((rows, height, width, channels), dtype=np.float32)
-    except MemoryError:
-        raise UserError(
-            f"{rows:,} images of {width}x{height} pixels do not fit in this machine's memory. "
-            "Scale them down."
-        ) from None

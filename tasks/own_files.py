@@ -27,8 +27,15 @@ def read_rows(path: Path, dataset: str, label: str) -> pa.Table:
 
 def read_files(files: Sequence[Path], dataset: str, label: str) -> pa.Table:
     """Read files of one kind, tables or images, into one table."""
-    if _suffix(files[0]) in PICTURES:
-        return _read_images(files, dataset, label)
+    if is_picture(files[0]):
+        spec = described(dataset)
+        image, label = (str(spec.inputs), spec.label) if spec else (IMAGE_COLUMNS[0], label)
+        return read_images(files, image, label)
+    return read_tables(files)
+
+
+def read_tables(files: Sequence[Path]) -> pa.Table:
+    """Read parquet or CSV files that have the same columns."""
     tables = [_read_table(file) for file in files]
     for file, table in zip(files, tables, strict=True):
         _refuse_other_columns(files[0], tables[0], file, table)
@@ -64,14 +71,24 @@ def _begins(file: Path, name: str) -> bool:
 
 def data_files(path: Path, key: str = "data-path") -> list[Path]:
     """Return the files that hold the rows at a path, in a fixed order; ``key`` is its setting."""
-    if path.is_file() and _suffix(path) in TABLES:
+    return find_files(path, key, TABLES, "a .parquet or .csv file, a folder of them")
+
+
+def find_files(path: Path, setting: str, single: Sequence[str], forms: str) -> list[Path]:
+    """Return files of rows; those with a suffix of ``single`` may be given, or lie, by themselves.
+
+    ``forms`` names them for the sentence that refuses a value of ``setting``.
+    """
+    if path.is_file() and _suffix(path) in single:
         return [path]
     found = {}
     if path.is_dir():
         entries = _listed(path)
         for suffix in TABLES:
             found[f"{suffix} files"] = [f for f in entries if _suffix(f) == suffix]
-        found["images in subfolders"] = _pictures(path, entries, key)
+        loose = set(PICTURES).intersection(single)
+        found["images"] = [f for f in entries if _suffix(f) in loose]
+        found["images in subfolders"] = _pictures(path, entries, setting)
     kinds = [kind for kind, files in found.items() if files]
     if len(kinds) == 1:
         return found[kinds[0]]
@@ -79,10 +96,9 @@ def data_files(path: Path, key: str = "data-path") -> list[Path]:
     if kinds:
         why = f"it holds {' and '.join(kinds)}, and only one kind can be meant"
     raise invalid(
-        key,
+        setting,
         path,
-        f"{why}. Give a .parquet or .csv file, a folder of them, or a folder with one subfolder of "
-        "images per class.",
+        f"{why}. Give {forms}, or a folder with one subfolder of images per class.",
     )
 
 
@@ -143,7 +159,7 @@ def _suffix(path: Path) -> str:
     return "" if path.is_dir() else path.suffix.lower()
 
 
-def _pictures(folder: Path, entries: Sequence[Path], key: str) -> list[Path]:
+def _pictures(folder: Path, entries: Sequence[Path], setting: str) -> list[Path]:
     """Return the images that lie in subfolders; refuse those that lie deeper."""
     pictures = []
     place = folder.resolve()
@@ -155,7 +171,7 @@ def _pictures(folder: Path, entries: Sequence[Path], key: str) -> list[Path]:
             deeper = next((e for e in _listed(entry) if _suffix(e) in PICTURES), None)
             if deeper is not None:
                 raise invalid(
-                    key,
+                    setting,
                     folder,
                     f"'{deeper}' lies two folders deep, and its class is not clear. Give a folder "
                     "with one subfolder of images per class.",
@@ -163,17 +179,22 @@ def _pictures(folder: Path, entries: Sequence[Path], key: str) -> list[Path]:
     return pictures
 
 
-def _read_images(files: Sequence[Path], dataset: str, label: str) -> pa.Table:
-    """Read images, whose classes are the names of their folders."""
-    spec = described(dataset)
-    image, label = (str(spec.inputs), spec.label) if spec else (IMAGE_COLUMNS[0], label)
-    rows: dict[str, list[Any]] = {image: [], label: []}
+def is_picture(file: Path) -> bool:
+    """Return whether a file is an image, by its suffix."""
+    return _suffix(file) in PICTURES
+
+
+def read_images(files: Sequence[Path], image: str, label: str = "") -> pa.Table:
+    """Read images; with a column ``label``, their classes are the names of their folders."""
+    pictures = []
     for file in files:
         try:
-            rows[image].append({"bytes": file.read_bytes(), "path": file.name})
+            pictures.append({"bytes": file.read_bytes(), "path": file.name})
         except OSError as error:
             raise _unreadable(file, error) from None
-        rows[label].append(file.parent.name)
+    rows: dict[str, list[Any]] = {image: pictures}
+    if label:
+        rows[label] = [file.parent.name for file in files]
     return pa.table(rows)
 
 

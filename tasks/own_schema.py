@@ -19,6 +19,8 @@ import numpy as np
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line
 from tasks.datasets import described
+from tasks.inputs import Category, ImageInputs, Inputs, Number, TableInputs
+from tasks.labels import Labels
 from tasks.preprocess import mean_std
 from tasks.shapes import DataShape
 
@@ -78,11 +80,26 @@ class Schema:
         return json.dumps(vars(self), sort_keys=True)
 
     @property
+    def inputs(self) -> Inputs:
+        """How rows become what a model takes: columns of numbers first, each kind by name."""
+        if self.kind == "image":
+            spec = described(self.dataset)
+            scales = [self.scales[str(channel)] for channel in range(self.shape[0])]
+            mean, std = zip(*scales, strict=True)
+            return ImageInputs(str(spec.inputs) if spec else "image", self.shape, mean, std)
+        scaled = (Number(name, *scale) for name, scale in sorted(self.scales.items()))
+        words = (Category(name, values) for name, values in sorted(self.categories.items()))
+        return TableInputs((*scaled, *words))
+
+    @property
+    def labels(self) -> Labels:
+        """The classes, which rows give by name."""
+        return Labels(self.label, self.classes)
+
+    @property
     def data_shape(self) -> DataShape:
         """What a model must know."""
-        features = len(self.scales) + sum(len(values) for values in self.categories.values())
-        shape = self.shape if self.kind == "image" else (features,)
-        return DataShape(self.kind, shape, len(self.classes))
+        return self.inputs.data_shape(len(self.classes))
 
 
 def read_schema(text: str) -> Schema:

@@ -90,4 +90,5 @@ def _cached(read: Callable[[], pa.Table], schema: Schema, identity: str) -> Data
 
 def _dataset(schema: Schema, x: np.ndarray, y: np.ndarray) -> Dataset:
     spec = described(schema.dataset) or OWN_SPEC
-    return Dataset(spec, schema.data_shape, x, y, None, len(y), schema.classes, OWN)
+    inputs, labels = schema.inputs, schema.labels
+    return Dataset(spec, schema.data_shape, x, y, None, len(y), inputs, labels, OWN)

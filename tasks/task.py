@@ -23,12 +23,10 @@ class Task:
         self._y = torch.from_numpy(self.dataset.y)
 
     def rows(self, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gather rows as a model takes them: images NCHW in channels-last memory, ids as int64."""
+        """Gather rows as a model takes them, and their labels."""
         index = torch.from_numpy(indices)
         x, y = self._x.index_select(0, index), self._y.index_select(0, index)
-        if self.shape.kind == "image":
-            return x.permute(0, 3, 1, 2), y
-        return (x if x.is_floating_point() else x.long()), y
+        return as_model_input(x, self.shape.kind), y
 
     @property
     def row_bytes(self) -> int:
@@ -42,6 +40,13 @@ class Task:
     def labels(self, indices: np.ndarray) -> np.ndarray:
         """Return the labels of some rows."""
         return self.dataset.y[indices]
+
+
+def as_model_input(x: torch.Tensor, kind: str) -> torch.Tensor:
+    """Return rows as a model takes them: images NCHW in channels-last memory, ids as int64."""
+    if kind == "image":
+        return x.permute(0, 3, 1, 2)
+    return x if x.is_floating_point() else x.long()
 
 
 @lru_cache(maxsize=2)

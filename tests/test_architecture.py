@@ -22,7 +22,7 @@ LAYERS = (
     ("fedsuite.server_app", "fedsuite.client_app"),
     ("fedsuite.training",),
     ("fedsuite.nodes",),
-    ("fedsuite.terminal",),
+    ("fedsuite.terminal", "fedsuite.inference"),
     ("fedsuite.records",),
     ("fedsuite.config",),
     ("fedsuite.registry", "fedsuite.metrics"),

@@ -24,8 +24,8 @@ def declared() -> set[str]:
     """Return what is installed with the package, and with each of its trackers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = list(project["dependencies"])
-    for tracker in TRACKERS:
-        lines += project["optional-dependencies"][tracker]
+    for extra in (*TRACKERS, "onnx"):
+        lines += project["optional-dependencies"][extra]
     return {normal(re.split(r"[\[<>=!~ ;]", line)[0]) for line in lines}
 
 

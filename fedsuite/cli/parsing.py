@@ -116,11 +116,20 @@ def usage_sentence(error: click.ClickException) -> str:
 
 def positive(text: str) -> int:
     """Read a whole number of at least 1."""
-    if not (text.isascii() and text.isdigit() and text.strip("0")):
-        raise typer.BadParameter(f"'{shown(text)}' is not a whole number of at least 1.")
+    return _whole_number(text, 1)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and (text.strip("0") or not least)):
+        raise typer.BadParameter(f"'{shown(text)}' is not a whole number of at least {least}.")
     if len(text) > MAX_DIGITS:
         raise typer.BadParameter(f"'{shown(text)}' is too large.")
     return int(text)
+
+
+def whole_number(text: str) -> int:
+    """Read a whole number of at least 0."""
+    return _whole_number(text, 0)
 
 
 def node_count(text: str) -> int:

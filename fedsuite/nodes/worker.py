@@ -26,6 +26,7 @@ from fedsuite.core.lockstep import Outcome
 from fedsuite.core.messages import Instruction, Result
 from fedsuite.core.settings import UserError
 from fedsuite.core.stacked_model import stack_model
+from fedsuite.inference.description import ModelDescription
 from fedsuite.records.folder import RunFolder
 from tasks.models import build_model
 from tasks.task import Task
@@ -158,6 +159,8 @@ class Worker:
         files.client_models.mkdir(parents=True, exist_ok=True)
         tensors, extra = client.model.named_tensors(), client.beside_model()
         write_atomically(files.client_model_file(number), save_tensors(tensors), PRIVATE)
+        if not files.model_description_file.exists():
+            ModelDescription.of(self.config, self.task.dataset).write(files)
         if extra:
             write_atomically(files.client_extra_file(number), save_tensors(extra), PRIVATE)
 

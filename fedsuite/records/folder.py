@@ -96,6 +96,11 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     @property
+    def model_description_file(self) -> Path:
+        """What the models take and give: architecture, preprocessing, classes."""
+        return self.path / "model.json"
+
+    @property
     def checkpoint_file(self) -> Path:
         """The newest checkpoint."""
         return self.path / "checkpoint" / "latest.safetensors"

@@ -27,6 +27,7 @@ from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import RunFailed, UserError
+from fedsuite.inference.description import ModelDescription
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
 from fedsuite.records.checkpoint import Checkpoint, save_checkpoint
@@ -160,6 +161,7 @@ class TrainingLoop:
         checkpoint: Checkpoint | None,
     ) -> None:
         self.config, self.nodes = setup.config, setup.nodes
+        self.dataset = setup.task.dataset
         self.record, self.grid = record, grid
         self.nodes.open_run(self.config, record.run_id, record.folder)
         config = self.config
@@ -195,6 +197,7 @@ class TrainingLoop:
                 break
             self.round += 1
             self._one_round()
+        ModelDescription.of(self.config, self.dataset).write(self.record.files)
         if self.strategy.shares_model:
             self.model.load(self.strategy.result(), self.strategy.buffers)
             self.record.save_model(self.model.named_tensors())

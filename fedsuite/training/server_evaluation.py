@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedsuite.config import RunConfig
-from fedsuite.core import seeds
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.vector import Vector
-from tasks.evaluation import evaluate, mean_probabilities
+from tasks.evaluation import evaluate, mean_probabilities, scored_rows
 from tasks.task import Task
 
 
@@ -19,7 +18,7 @@ class ServerEvaluation:
 
     def __init__(self, model: FlatModel, task: Task, config: RunConfig) -> None:
         self._model, self._task = model, task
-        self._test_rows = _test_rows(config, task)
+        self._test_rows = scored_rows(task.split.test, config.eval_rows, config.seed)
 
     @property
     def has_test_rows(self) -> bool:
@@ -40,12 +39,3 @@ class ServerEvaluation:
         """Return a model's mean class probabilities and accuracy on the probe set."""
         self._model.load(weights, buffers)
         return mean_probabilities(self._model, self._task, self._task.split.probe)
-
-
-def _test_rows(config: RunConfig, task: Task) -> np.ndarray:
-    """Return the test split, or ``eval-rows`` of it."""
-    rows = task.split.test
-    if not config.eval_rows or config.eval_rows >= len(rows):
-        return rows
-    draw = seeds.generator(config.seed, "evaluation")
-    return np.sort(draw.choice(rows, config.eval_rows, replace=False))

@@ -109,8 +109,9 @@ def link_to_nowhere(folder: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], None]] = {
     **{
         f"no {name}": lambda folder, name=name: (folder / name).unlink()  # type: ignore[misc]
-        for name in ("x.npy", "y.npy", "owners.npy", "meta.json")
+        for name in ("x.npy", "y.npy", "owners.npy", "meta.json", "inputs.json")
     },
+    "another mean": overwrite("inputs.json", b'{"inputs": {}, "labels": {}}'),
     **{f"half of {name}": truncate(name) for name in ("x.npy", "y.npy", "owners.npy", "meta.json")},
     **{f"empty {name}": overwrite(name, b"") for name in ("x.npy", "y.npy", "meta.json")},
     "garbage": overwrite("x.npy", b"\x93NUMPY\x01\x00garbage" * 9),
@@ -156,6 +157,11 @@ def test_a_damaged_dataset_is_rebuilt_with_one_line(
     assert not caplog.records
 
 
+def change_inputs(folder: Path) -> None:
+    path = folder / "inputs.json"
+    path.write_text(path.read_text().replace("28, 28", "27, 28"))
+
+
 OLD = {"arrays": None, "checksum": None}
 STRUCTURAL: dict[str, Callable[[Path], None]] = {
     "labels of no class": save("y.npy", lambda y: y + 100),
@@ -172,6 +178,9 @@ STRUCTURAL: dict[str, Callable[[Path], None]] = {
     "one class name": edit(class_names=["a"], **OLD),
     "numbers for names": edit(class_names=list(range(62)), **OLD),
     "no shape": edit(shape=None, **OLD),
+    "no inputs": overwrite("inputs.json", b"{}"),
+    "as earlier versions left it": lambda folder: (folder / "inputs.json").unlink(),
+    "inputs of another shape of images": change_inputs,
     "a shape of words": edit(shape={"kind": "film", "input_shape": [1], "num_classes": 2}, **OLD),
 }
 

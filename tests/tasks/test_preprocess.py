@@ -16,9 +16,10 @@ from mirrors import adult_rows, encode, grey
 from PIL import Image
 
 from fedsuite.core.settings import UserError
-from tasks import preprocess
+from tasks import images, inputs
+from tasks.columns import places_in
 from tasks.datasets import DATASETS
-from tasks.preprocess import mean_std, places_in, write_arrays
+from tasks.preprocess import mean_std, write_arrays
 from tasks.sources import Rows, Source, _load_from_hub, _window_ends, find_source, hold_out_test
 
 
@@ -116,7 +117,7 @@ def test_images_are_the_same_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Train 0..6: mean 3, deviation 2; so row v is (v - 3) / 2, in train and in test."""
-    monkeypatch.setattr(preprocess, "IMAGE_BLOCK", 3)
+    monkeypatch.setattr(images, "IMAGE_BLOCK", 3)
     small = {"input_shape": (1, 4, 4)}
     x, _ = written("mnist", rows(pictures(7), pictures(5)), tmp_path, **small)
     expected = [(value - 3) / 2 for value in [*range(7), *range(5)]]
@@ -143,7 +144,7 @@ def test_images_may_be_plain_bytes(tmp_path: Path) -> None:
 def test_the_row_of_a_broken_image_is_counted_across_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preprocess, "IMAGE_BLOCK", 2)
+    monkeypatch.setattr(images, "IMAGE_BLOCK", 2)
     broken = pictures(6)
     broken["image"][5] = {"bytes": b"no", "path": None}
     with pytest.raises(UserError, match="row 5 of the test split has no image"):
@@ -210,7 +211,7 @@ def test_texts_are_the_same_whatever_the_blocks(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words a (3 times), b, c: 2, 3, 4; d is not in train."""
-    monkeypatch.setattr(preprocess, "ROW_BLOCK", block)
+    monkeypatch.setattr(inputs, "ROW_BLOCK", block)
     train = {"text": ["a b", "a", "c a"], "label": [0, 1, 2]}
     test = {"text": ["d c", "b", ""], "label": [3, 0, 0]}
     x, y = written("ag-news", rows(train, test), tmp_path, input_shape=(2,))
@@ -223,7 +224,7 @@ def test_characters_are_the_same_whatever_the_blocks(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Train has a, b, c, d, of which d is a label alone: 1 to 4."""
-    monkeypatch.setattr(preprocess, "ROW_BLOCK", block)
+    monkeypatch.setattr(inputs, "ROW_BLOCK", block)
     train = {"x": ["ab", "bc", "ca"], "y": ["c", "d", "a"], "character_id": ["B", "A", "B"]}
     test = {"x": ["dd", "aé", "zb"], "y": ["b", "z", "a"], "character_id": ["A", "C", "A"]}
     x, y = written("shakespeare", rows(train, test), tmp_path, input_shape=(2,))
@@ -235,7 +236,7 @@ def test_characters_are_the_same_whatever_the_blocks(
 def test_a_text_of_another_length_is_named_by_its_row_across_chunks(tmp_path: Path) -> None:
     chunks = pa.chunked_array([["ab", "cd"], ["ef", "g"]])
     train = pa.table({"x": chunks, "y": ["a"] * 4, "character_id": ["A"] * 4})
-    with pytest.raises(UserError, match=r"'g' \(row 3\) in column 'x' has 1 characters where 2"):
+    with pytest.raises(UserError, match="row 3 of the train split has 'g', which has 1 characters"):
         written("shakespeare", Rows(train, train, None), tmp_path, input_shape=(2,))
 
 

@@ -16,6 +16,8 @@ from fedsuite.core.settings import UserError
 from tasks import schemes, split
 from tasks.dataset_cache import Dataset
 from tasks.datasets import DATASETS
+from tasks.inputs import Number, TableInputs
+from tasks.labels import Labels
 from tasks.partitions import PARTITIONS, PartitionOptions, group_of
 from tasks.schemes import _geometric_sizes
 from tasks.shapes import DataShape
@@ -45,7 +47,8 @@ def dataset(kind: str = "tabular", classes: int = 4, **changes: Any) -> Dataset:
         y=(rows % 4).astype(np.int64),
         owners=(rows % 5).astype(np.int32),
         num_train=TRAIN,
-        class_names=tuple("abcd"),
+        inputs=TableInputs((Number("up", 0.0, 1.0), Number("down", 0.0, 1.0))),
+        labels=Labels("label", tuple("abcd")),
         source="embedded",
     )
     return dataclasses.replace(made, **changes)

@@ -55,6 +55,8 @@ def complete_bash(folder: Path, *words: str) -> list[str]:
         (["settings", "foo"], ["foolsgold"]),
         (["show", ""], ["first", "second"]),
         (["resume", "--results-dir", "other", ""], ["third"]),
+        (["predict", ""], ["first", "second"]),
+        (["export", "--format", ""], ["onnx", "torch"]),
         (["report", ""], ["first", "second", "table"]),
     ],
 )

@@ -29,6 +29,8 @@ LIGHT = [
     ("--help", 0),
     ("--version", 0),
     ("run --help", 0),
+    ("predict --help", 0),
+    ("predict nothing test", 2),
     ("rnu", 2),
     ("run tacoo", 2),
     ("run taco kapa=1", 2),

@@ -1,0 +1,1 @@
+"""Use the models of a run: load, preprocess, predict, export."""
