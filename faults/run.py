@@ -138,5 +138,5 @@ def disturbed_run(
         nodes = [node for node in federation.nodes if node.number not in waiting]
         for node in nodes:
             run.start_node(node)
-        await_nodes(federation, len(nodes))
+        await_nodes(federation, len(nodes), federation.processes())
         yield run

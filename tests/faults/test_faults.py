@@ -59,13 +59,16 @@ def test_what_an_incomplete_run_left_is_kept_and_the_status_says_so(
 def test_a_run_on_real_processes_has_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One round, undisturbed: a federation is set up, the run recorded, every process ended."""
-    monkeypatch.setattr("faults.__main__.ROUNDS", 1)
+    """One node, one round, undisturbed: a federation is set up, a run recorded, all is ended."""
+    for name, value in (("__main__.ROUNDS", 1), ("__main__.TARGET", 0)):
+        monkeypatch.setattr(f"faults.{name}", value)
+    for name, value in (("NODES", 1), ("TARGET", 0)):
+        monkeypatch.setattr(f"faults.run.{name}", value)
     result = inject("none", tmp_path, 180.0)
     assert (result.title, result.rounds, result.missed) == (FAULTS["none"].title, 1, [])
     assert result.accuracy is not None
     federation = read_plan(tmp_path)
-    assert federation is not None and len(federation.processes()) == 4
+    assert federation is not None and len(federation.processes()) == 2
     assert not any(process.family() for process in federation.processes())
 
 

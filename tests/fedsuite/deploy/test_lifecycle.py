@@ -5,6 +5,7 @@ One federation of two nodes serves all tests of this file, since starting it tak
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
@@ -271,6 +272,30 @@ def test_a_restarted_superlink_knows_its_runs_and_nodes(
     await_nodes(federation, NODES)
     runs = flwr(["list", ENTRY])["runs"]
     assert "finished:completed" in [run["status"] for run in runs]
+
+
+def test_a_superlink_is_asked_for_its_nodes_only_once_they_have_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node connects during the third pause."""
+    made = plan(tmp_path / "x", 1)
+    log = made.log("node-0")
+    log.write_text("starting\n")
+    pauses, asked = [], []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            log.write_text("starting\nSuperNode ID: 7\n")
+
+    def ask(*rest: object) -> set[str]:
+        asked.append(len(pauses))
+        return {"7"}
+
+    monkeypatch.setattr("fedsuite.deploy.federation.time.sleep", pause)
+    monkeypatch.setattr("fedsuite.deploy.federation.online_nodes", ask)
+    await_nodes(made, 1, [dataclasses.replace(Process.current(), name="node-0")])
+    assert asked == [3]
 
 
 def test_without_a_federation_down_is_fine_and_status_says_so(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
+from fedsuite.core.processes import Child
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
 from fedsuite.records.folder import RunFolder, RunState
@@ -174,7 +175,7 @@ def test_on_ray_killed_alone_and_whole_terminated_and_resumed_gives_the_same_bit
     """Each end leaves no process behind; the last rounds are computed inline."""
     run = RunFolder(tmp_path / "runs" / "cut")
 
-    def start_until(rounds: int, *words: str) -> processes.Child:
+    def start_until(rounds: int, *words: str) -> Child:
         process = processes.start([*words], tmp_path)
         deadline = time.monotonic() + 120
         while process.poll() is None and processes.lines_in(run.history_file) <= rounds:
