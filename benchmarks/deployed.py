@@ -24,7 +24,7 @@ import psutil
 from benchmarks.deployed_log import LogReader, Run
 from benchmarks.deployed_report import OURS, PLAIN, SCORED, markdown
 from benchmarks.job import Job, save_arrays
-from fedsuite.config import RunConfig, parse
+from fedsuite.config import RunConfig, all_defaults, parse
 from fedsuite.core import seeds
 from fedsuite.core.processes import stop
 from fedsuite.deploy.federation import (
@@ -35,7 +35,8 @@ from fedsuite.deploy.federation import (
     start_superlink,
     start_supernode,
 )
-from fedsuite.flower.commands import SUBMIT_SECONDS, flwr, stage_app, write_settings
+from fedsuite.flower.app import stage_app
+from fedsuite.flower.commands import SUBMIT_SECONDS, flwr, write_settings
 from fedsuite.records.folder import RunFolder
 from tasks.task import open_task
 
@@ -141,7 +142,7 @@ def measure(folder: Path, rounds: int, repeats: int) -> dict[str, list[Run]]:
     config = parse({"algo": "fedavg", "num-clients": NODES, "num-rounds": rounds})
     export(config, folder / "job")
     (folder / "ours").mkdir()
-    ours = stage_app(folder / "ours")
+    ours = stage_app(folder / "ours", all_defaults())
     with federation(folder / "federation") as nodes:
         for turn in range(repeats):
             for variant, some in runs.items():

@@ -13,8 +13,9 @@ from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError, shown
 from fedsuite.inference.description import ModelDescription
 from fedsuite.records.folder import RunFolder
+from tasks.datasets import TABLES
 from tasks.evaluation import scored_rows
-from tasks.own_files import PICTURES, TABLES, find_files, is_picture, read_images, read_tables
+from tasks.own_files import PICTURES, find_files, is_picture, read_images, read_tables
 from tasks.own_schema import read_schema
 from tasks.own_task import server_task
 from tasks.task import Task, open_task

@@ -21,7 +21,7 @@ from fedsuite.inference.predictions import Predictions
 from fedsuite.inference.raw import as_table
 from fedsuite.records.folder import RunFolder
 from tasks.columns import blocks
-from tasks.evaluation import BATCH, inference
+from tasks.evaluation import BATCH, evaluation_mode
 from tasks.models import build_model
 from tasks.task import as_model_input
 
@@ -71,7 +71,7 @@ class TrainedModel:
 
     def _logits(self, x: Tensor) -> Iterator[Tensor]:
         device = next(self.module.parameters()).device
-        with inference(self.module):
+        with torch.inference_mode(), evaluation_mode(self.module):
             for batch in x.split(BATCH):
                 yield self.module(batch.to(device)).cpu()
 

@@ -267,7 +267,7 @@ def test_code_that_breaks_the_contract_is_refused(
     assert said in str(error.value)
 
 
-def test_what_a_spec_says_is_not_guessed(module: Callable[[str], str]) -> None:
+def test_what_a_spec_says_is_not_guessed(module: Callable[..., str]) -> None:
     body = "return {'train': {'x': range(20), 'z': range(20), 'label': [0, 1] * 10}}"
     spec = "kind='tabular', inputs=('x',), num_classes=3, default_model='mlp'"
     name = module(body, spec)
