@@ -225,16 +225,12 @@ def failures(report: WorkloadReport) -> list[str]:
 
 def workload_sections(report: WorkloadReport) -> list[str]:
     """Write what a workload's rounds took."""
-    return [
-        f"## {report.name}: {report.title}",
-        report.data,
-        rounds_table(report),
-        *failures(report),
-        f"### {report.name}: where fedsuite's rounds spend their time",
-        breakdown_table(report),
-        BREAKDOWN_NOTE,
-        evaluation_note(report),
-    ]
+    sections = [f"## {report.name}: {report.title}", report.data, rounds_table(report)]
+    sections += failures(report)
+    if parts := breakdown_table(report):
+        title = f"### {report.name}: where fedsuite's rounds spend their time"
+        sections += [title, parts, BREAKDOWN_NOTE]
+    return [*sections, evaluation_note(report)]
 
 
 def steps_sections(report: WorkloadReport) -> list[str]:

@@ -25,7 +25,7 @@ ENGINES = {"d": "ray", "e": "inline"}
 BASELINES = {"a": "one-process", "b": "two-processes"}
 TIMEOUT_SECONDS = 1800.0
 SETTLE_SECONDS, IDLE_SECONDS = 2.0, 5.0
-LOG_LINES = 30
+LOG_LINES = 120  # a chain of Flower's tracebacks begins with the cause
 
 
 class Player:
