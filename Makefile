@@ -3,10 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# More workers than cores, since tests of real processes wait for them; one thread each, since they
-# compute side by side; bytecode also where the environment forbids it, since hundreds of processes
-# share it.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
+# One worker more than cores, since tests of real processes wait for them; one thread each, since
+# they compute side by side; bytecode also where the environment forbids it, since all share it.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not ray and not deploy and not docker
 DEMO := num-clients=10 num-rounds=10 freeloaders=4 results-dir=demo/runs --engine ray
