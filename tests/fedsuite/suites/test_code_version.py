@@ -143,8 +143,7 @@ def test_an_algorithm_from_outside_counts(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_model_from_outside_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "my_model.py").write_text("WIDTH = 3\n\ndef build(shape):\n    return WIDTH\n")
-    names = {"model": "my_model:build", "partition": "my_model:build"}
-    config = dataclasses.replace(parse({}), **names)
+    config = dataclasses.replace(parse({}), model="my_model:build")
     assert ("my_model", "WIDTH") in Sources("fedavg", "my_model:build").reach()
     before = run_key(config)
     forget()
