@@ -219,7 +219,7 @@ def test_a_dataset_of_the_hub_that_is_nowhere_is_refused(
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Write a module with a ``read``; return the name of its dataset."""
     monkeypatch.syspath_prepend(str(tmp_path))
     head = "import numpy as np\nfrom tasks.datasets import DatasetSpec\n\n\n"
@@ -235,7 +235,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     sys.modules.pop("brought", None)
 
 
-def test_code_may_give_images_as_an_array(module: Callable[[str], str]) -> None:
+def test_code_may_give_images_as_an_array(module: Callable[..., str]) -> None:
     """Image i is even grey i: their mean is 9.5, their variance (20² - 1) / 12."""
     pixels = "np.arange(20, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 5, 1), np.uint8)"
     rows = f"{{'image': {pixels}, 'label': np.arange(20) % 2}}"
@@ -245,7 +245,7 @@ def test_code_may_give_images_as_an_array(module: Callable[[str], str]) -> None:
     assert data.x[3, 0, 0, 0] == pytest.approx((3 - 9.5) / np.sqrt(399 / 12), rel=1e-5)
 
 
-def test_changed_code_is_read_again(module: Callable[[str], str]) -> None:
+def test_changed_code_is_read_again(module: Callable[..., str]) -> None:
     body = "return {'train': {'x': range(20), 'label': ['a', 'b'] * 10}}"
     assert load_dataset(module(body)).class_names == ("a", "b")
     assert load_dataset(module(body.replace("'b'", "'c'"))).class_names == ("a", "c")
@@ -260,7 +260,7 @@ def test_changed_code_is_read_again(module: Callable[[str], str]) -> None:
     ],
 )
 def test_code_that_breaks_the_contract_is_refused(
-    module: Callable[[str], str], body: str, said: str
+    module: Callable[..., str], body: str, said: str
 ) -> None:
     with pytest.raises(UserError) as error:
         load_dataset(module(body))
