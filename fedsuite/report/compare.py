@@ -79,7 +79,10 @@ class Compared:
         """
         from pandas import DataFrame
 
-        return DataFrame([_cells(at, row) for at in self.settings for row in at.rows])
+        rows = [_cells(at, row) for at in self.settings for row in at.rows]
+        numbers = dict.fromkeys(("mean", "std", "difference", "low", "high"), float)
+        columns = ["setting", "method", "seeds", *numbers, "verdict"]
+        return DataFrame(rows, columns=columns).astype(numbers)
 
     def show(self) -> None:
         """Print curves, tables and notes, as ``fedsuite compare`` does."""
@@ -145,19 +148,11 @@ def print_compared(compared: Compared, console: Console) -> None:
     console.print(INTERVAL_NOTE, style="dim", highlight=False)
 
 
-def _cells(at: SettingCompared, row: Comparison) -> dict[str, object]:
-    difference = row.difference
-    return {
-        "setting": at.name,
-        "method": row.method,
-        "seeds": len(row.values),
-        "mean": mean(row.values),
-        "std": deviation(row.values),
-        "difference": difference and difference.mean,
-        "low": difference and difference.low,
-        "high": difference and difference.high,
-        "verdict": row.verdict,
-    }
+def _cells(at: SettingCompared, row: Comparison) -> list[object]:
+    gap = row.difference
+    numbers = [gap.mean, gap.low, gap.high] if gap else [None] * 3
+    centre, spread = mean(row.values), deviation(row.values)
+    return [at.name, row.method, len(row.values), centre, spread, *numbers, row.verdict]
 
 
 def gather(names: Sequence[str], results_dir: str) -> tuple[Collection, list[Run]]:

@@ -13,7 +13,8 @@ def make_console(quiet: bool = False) -> Console:
     There nobody sees where a line ends, and a path or a command that is cut is of no use. A
     notebook is written to like a file.
     """
-    console = Console(quiet=quiet, force_jupyter=False)
+    terminal = False if is_notebook() else None
+    console = Console(quiet=quiet, force_jupyter=False, force_terminal=terminal)
     if not console.is_terminal:
         console.width = UNBOUNDED
     return console

@@ -76,8 +76,8 @@ def as_nobody() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         write_run(Path(place), "mine", "fedavg", [0.1, 0.5])
+        (Path(place) / "mine").chmod(0o755)
         write_run(Path(place), "theirs", "fedavg", [0.1, 0.5])
-        (Path(place) / "theirs").chmod(0o700)
         (Path(place) / "closed").mkdir(mode=0o700)
         for words in COMMANDS:
             main([word.format(place) for word in words])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,8 @@ def test_a_node_cannot_forge_a_line_of_the_log(
     """The command reads from such a line where the results are."""
     grid = HostileGrid(*tables(tmp_path), forge=refusing(f"no\n{RESULTS_ARE_IN}/evil"))
     experiment("fedavg", grid=grid, dataset="own", num_rounds=1)
-    lines = [line for r in caplog.records for line in r.getMessage().splitlines()]
+    said = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    lines = [line for text in said for line in text.splitlines()]
     assert not any(line.startswith(RESULTS_ARE_IN) for line in lines)
     assert f"node 5001 cannot take part: no {RESULTS_ARE_IN}/evil" in lines
 

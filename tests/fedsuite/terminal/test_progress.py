@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,3 +61,31 @@ def test_an_expulsion_is_told_in_the_line_of_its_round(tmp_path: Path, terminal:
     lines = [line for line in screen.getvalue().splitlines() if "round 1/3" in line]
     assert len(lines) == 1 and "accuracy 0.5000" in lines[0]
     assert lines[0].rstrip().endswith("expelled client 3, 17")
+
+
+def test_in_a_notebook_each_round_replaces_the_one_before_and_notes_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, str]] = []
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> SimpleNamespace:
+        assert raw and display_id
+        shown.append(("new", data["text/plain"]))
+        return SimpleNamespace(update=lambda d, raw: shown.append(("same", d["text/plain"])))
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr("fedsuite.terminal.progress.is_notebook", lambda: True)
+    config = parse({"results-dir": str(tmp_path), "run-name": "live", "num-rounds": 2})
+    record = RunRecord.create(config, {"engine": "inline"})
+
+    def alive(seconds: float) -> bool:
+        record.add_round({"round": 1, "accuracy": 0.5}, [])
+        record.add_round({"round": 2, "accuracy": 0.75, "note": "expelled client 3"}, [])
+        return False
+
+    screen = io.StringIO()
+    follow(tmp_path / "live", 2, alive, Console(file=screen, width=200))
+    record.close()
+    lines = ["round 1/2  accuracy 0.5000", "round 2/2  accuracy 0.7500  expelled client 3"]
+    assert shown == [("new", lines[0]), ("same", lines[1])]
+    assert screen.getvalue() == f"{lines[1]}\n"
