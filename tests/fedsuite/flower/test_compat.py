@@ -21,11 +21,16 @@ from fedsuite.flower.compat import make_run, prompt_delivery, replace_dead_worke
 DEATHS = ("ActorDiedError", "OutOfMemoryError", "NodeDiedError", "WorkerCrashedError")
 
 
+REPLACED = ("fetch_result_and_return_actor_to_pool", "add_actor_back_to_pool", "submit")
+# Taken before any test runs: a simulated run replaces them for the rest of its process.
+FLOWERS_OWN = {name: getattr(BasicActorPool, name) for name in REPLACED}
+
+
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Flower's pool of two workers: ``old`` computes ``f``, ``other`` is idle."""
-    for name in ("fetch_result_and_return_actor_to_pool", "add_actor_back_to_pool", "submit"):
-        monkeypatch.setattr(BasicActorPool, name, getattr(BasicActorPool, name))  # to be restored
+    for name, method in FLOWERS_OWN.items():
+        monkeypatch.setattr(BasicActorPool, name, method)
     monkeypatch.setattr("fedsuite.flower.compat.ROOM_SECONDS", 0.0)
     made: Any = BasicActorPool.__new__(BasicActorPool)
     made.pool, made.num_actors, made._future_to_actor = ["other"], 2, {"f": "old"}
