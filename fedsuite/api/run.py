@@ -15,6 +15,10 @@ from fedsuite.records.reader import Run as Record
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from torch import Tensor, nn
+
+    from fedsuite.inference.model import TrainedModel
+    from fedsuite.inference.predictions import Predictions
 
 
 class IncompleteRun(UserWarning):
@@ -89,6 +93,35 @@ class Run:
         if self.machine:
             return INCOMPLETE if self._lacks else 0
         return self.record.exit_status
+
+    def model(self) -> nn.Module:
+        """Return the global model in evaluation mode; :meth:`preprocess` makes what it takes."""
+        return self._trained.module
+
+    def preprocess(self, inputs: Any, resize: bool = False) -> Tensor:
+        """Return raw inputs as the global model takes them, exactly as in training.
+
+        They are images (paths, bytes, PIL images, arrays of uint8), rows of a table (mappings, a
+        mapping of columns, a DataFrame) or texts; one or several. Images of another size are
+        refused unless ``resize`` is set.
+        """
+        return self._trained.preprocess(inputs, resize)
+
+    def predict(self, inputs: Any, resize: bool = False) -> Predictions:
+        """Return the class ``names`` of raw inputs and the classes' ``probabilities``."""
+        return self._trained.predict(inputs, resize)
+
+    def personal_model(self, client: int) -> TrainedModel:
+        """Return a client's own model: its ``module``, ``preprocess``, ``predict``, ``classes``."""
+        from fedsuite.inference.model import load_model
+
+        return load_model(self.record.folder, client)
+
+    @cached_property
+    def _trained(self) -> TrainedModel:
+        from fedsuite.inference.model import load_model
+
+        return load_model(self.record.folder)
 
     def show(self) -> None:
         """Print its curve, its numbers and the command that repeats it, as ``fedsuite show``."""

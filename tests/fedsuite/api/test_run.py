@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from run_folders import write_run
+from sklearn.datasets import load_digits
 
 import fedsuite
 from fedsuite.api.start import spell_keywords
@@ -17,8 +19,9 @@ from fedsuite.engines import start
 from fedsuite.engines.contract import EngineOptions
 from fedsuite.engines.remote import Ended
 from fedsuite.flower.connections import Connection
-from fedsuite.records.folder import RunState
+from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.terminal.progress import follow
+from tasks.task import open_task
 
 SMALL: dict[str, Any] = {"num_clients": 3, "num_rounds": 3, "model": "mlp", "engine": "inline"}
 
@@ -47,6 +50,31 @@ def test_a_run_is_the_commands_with_its_record_as_tables(
     assert run.summary["final_accuracy"] == run.history["accuracy"].iloc[-1]
     assert len(run.clients) == 9 and set(run.clients["client"]) == {0, 1, 2}
     assert repr(run).startswith("<Run mine: finished, round 3, final accuracy 0.")
+
+
+def test_a_model_is_used_as_it_was_scored() -> None:
+    """Raw pixels of the test split give the accuracy of the summary."""
+    run = fedsuite.run("fedavg", **SMALL, progress=False)
+    task = open_task(RunFolder(run.path).read_config().task)
+    images = load_digits().images.astype(np.uint8)
+    found = run.predict(images)
+    rows = {x.tobytes(): row for row, x in enumerate(run.preprocess(images).numpy())}
+    scored = [(rows[task.dataset.x[n].tobytes()], task.dataset.y[n]) for n in task.split.test]
+    right = [found.names[row] == str(label) for row, label in scored]
+    assert sum(right) / len(right) == run.summary["final_accuracy"]
+    assert not run.model().training
+    with torch.no_grad():
+        logits = run.model()(run.preprocess(images[:2]))
+    assert logits.softmax(1).numpy() == pytest.approx(found.probabilities[:2], abs=1e-6)
+
+
+def test_a_client_has_a_model_of_its_own() -> None:
+    run = fedsuite.run("local", **SMALL, progress=False)
+    blank = np.zeros((8, 8), np.uint8)
+    chances = [run.personal_model(client).predict(blank).probabilities for client in (0, 1)]
+    assert chances[0].shape == (1, 10) and (chances[0] != chances[1]).any()
+    with pytest.raises(fedsuite.UserError, match="client"):
+        run.predict(blank)
 
 
 def test_what_is_added_to_a_table_stays(tmp_path: Path) -> None:
