@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 RECEIVING = re.compile(r"Receiving: (\w+) message")
-ROUND = re.compile(r"\[RUN \d+(?:, ROUND (\d+))?\]")
 STARTED, SENDING, SENT = "Start `flwr-clientapp` process", "Sending: ", "Sent successfully"
 Line = tuple[float, str]
 
@@ -79,14 +78,16 @@ class LogReader:
 
 
 def read_messages(node: int, lines: Iterable[Line]) -> list[Message]:
-    """Return the messages that a SuperNode's lines tell of; the round of a query is 0."""
+    """Return the messages that a SuperNode's lines tell of.
+
+    Not every app tells Flower its rounds: a round begins with a message to train, and 0 is before.
+    """
     messages, number, kind = [], 0, ""
     times: dict[str, float] = {}
     for when, text in lines:
-        if found := ROUND.search(text):
-            number = int(found[1] or 0)
-        elif found := RECEIVING.search(text):
+        if found := RECEIVING.search(text):
             kind, times = found[1], {RECEIVING.pattern: when}
+            number += kind == "train"
         for step in (STARTED, SENDING, SENT):
             if step in text:
                 times[step] = when

@@ -37,7 +37,7 @@ def test_messages_are_read_from_a_log(tmp_path: Path, monkeypatch: pytest.Monkey
         with log.open("a") as file:
             file.write(line)
         reader.read()
-    expected = [Message(0, "query", 0, 1, 3, 4, 5), Message(0, "train", 2, 7, 9, 11, 12)]
+    expected = [Message(0, "query", 0, 1, 3, 4, 5), Message(0, "train", 1, 7, 9, 11, 12)]
     assert reader.messages() == expected
     reader.forget()
     assert reader.messages() == [] and read_messages(0, []) == []
