@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks import fixed_cost, round_cost
+from benchmarks.deployed import deployed_report
 from benchmarks.job import open_job
 from benchmarks.measure import available_memory
 from benchmarks.report import (
@@ -58,7 +59,7 @@ class Effort:
 
 FULL = Effort(rounds=10, step_seconds=4.0, steps=50, repeats=3)
 SMOKE = Effort(rounds=3, step_seconds=0.0, steps=10, repeats=0)
-PARTS = ("rounds", "steps", "fixed", "model")
+PARTS = ("rounds", "steps", "fixed", "deployed", "model")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -97,6 +98,9 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> str:
         cost = fixed_cost.measure(effort.repeats)
         verdicts += cost.verdicts()
         sections += cost.sections()
+    if "deployed" in arguments.parts and effort.repeats:
+        _say("rounds on real SuperNodes")
+        sections.append(deployed_report(repeats=1))
     if "model" in arguments.parts and effort.repeats:
         sections += ["## A model of a round's cost", COST_NOTE]
         sections.append(_cost_model(arguments, folder))
