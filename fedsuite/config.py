@@ -17,9 +17,8 @@ from typing import Any, cast
 from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_freeloaders
-from fedsuite.core.compression import KINDS
 from fedsuite.core.needs import Idle, settle, settle_unused
-from fedsuite.core.protocol import OWN
+from fedsuite.core.protocol import COMPRESSIONS, OWN
 from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
@@ -190,7 +189,7 @@ class RunConfig:
         high=0.99,
         needs="stragglers",
     )
-    compression: str = setting("none", "compression of what clients send", choices=KINDS)
+    compression: str = setting("none", "compression of what clients send", choices=COMPRESSIONS)
     compression_share: float = setting(
         0.1, "share of the numbers that top-k keeps", above=0, high=1, needs="compression=top-k"
     )

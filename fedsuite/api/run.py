@@ -36,6 +36,8 @@ class Run:
         """The run's folder."""
         self.machine = machine
         """The machine that the folder is on if that is not this one, for runs at a SuperLink."""
+        self.was_done = False
+        """Whether it was done before it was to be resumed."""
         self._lacks = lacks
 
     @cached_property

@@ -237,6 +237,7 @@ def _already_done(folder: Path, progress: bool) -> Run:
     if not run.state.done:
         note = run.record.note
         raise UserError(f"The run '{run.name}' is done, but its record is damaged: {note}")
+    run.was_done = True
     make_console(quiet=not progress).print(
         f"The run '{run.name}' is done ({run.state}): there is nothing to resume.",
         highlight=False,

@@ -99,13 +99,13 @@ def resume(
 
 
 def _show(execute: Callable[[], Run]) -> int:
-    """Execute a run and show its results; return the command's status."""
+    """Execute a run and show its results, unless there was nothing to do; return the status."""
     from fedsuite.api.run import IncompleteRun
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteRun)  # the results say so
         run = execute()
-    if not run.machine:
+    if not run.machine and not run.was_done:
         run.show()
     return run.exit_status
 

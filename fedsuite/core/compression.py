@@ -16,9 +16,9 @@ from math import ceil
 
 import numpy as np
 
+from fedsuite.core.protocol import INT8, NONE, TOP_K
 from fedsuite.core.vector import Vector
 
-NONE, TOP_K, INT8 = KINDS = ("none", "top-k", "int8")
 LEVELS = 127
 PLACE, VALUE = np.dtype("<u4"), np.dtype("<f4")
 

@@ -13,6 +13,9 @@ RAY, DEPLOYED = "ray", "deployed"
 # The scalar of an evaluation message that asks clients to save the model they score.
 SAVE_MODEL = "save-model"
 
+# How what clients send is compressed.
+NONE, TOP_K, INT8 = COMPRESSIONS = ("none", "top-k", "int8")
+
 # Marks of the run's own lines in Flower's output, of the one that names the run's folder, and of
 # the one that says what share of client updates is missing.
 LINE_MARK = "fedsuite: "

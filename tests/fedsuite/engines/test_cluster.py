@@ -34,7 +34,7 @@ from fedsuite.records.folder import RunFolder
 from fedsuite.suites.cluster_group import ClusterGroup, pack, unpack
 
 HERE = Machine("a", "10.0.0.1", 4.0, 1.0, code_digest(ROOT), versions(), True)
-SETTINGS = {"num_clients": 6, "num_rounds": 20, "model": "mlp", "lr": 0.02}
+SETTINGS = {"num_clients": 6, "num_rounds": 100, "model": "mlp", "lr": 0.02}
 WORDS = [f"{key.replace('_', '-')}={value}" for key, value in SETTINGS.items()]
 
 

@@ -26,9 +26,10 @@ ROOT = Path(__file__).parents[3]
 
 # Freeloaders keep state on disk and change the global model with it: a lost, stale or leaked
 # client state, a wrong sample or a forgotten round all end in other bits.
+ROUNDS = 60  # so many that a run cannot end before it is killed
 SETTINGS = [
     "num-clients=8",
-    "num-rounds=12",
+    f"num-rounds={ROUNDS}",
     "model=mlp",
     "fraction-train=0.5",
     "freeloaders=3",
@@ -55,9 +56,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def assert_whole(run: RunFolder, undisturbed: bytes) -> None:
     """Compare a run that was cut and resumed: its model, each round and each update once."""
     assert run.model_file.read_bytes() == undisturbed
-    assert [row["round"] for row in read_lines(run.history_file)] == list(range(13))
+    assert [row["round"] for row in read_lines(run.history_file)] == list(range(ROUNDS + 1))
     rows = read_lines(run.clients_file)
-    assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == 12 * 4
+    assert len(rows) == len({(row["round"], row["client"]) for row in rows}) == ROUNDS * 4
 
 
 @pytest.mark.slow
@@ -175,21 +176,23 @@ def test_on_ray_killed_alone_and_whole_terminated_and_resumed_gives_the_same_bit
     """Each end leaves no process behind; the last rounds are computed inline."""
     run = RunFolder(tmp_path / "runs" / "cut")
 
-    def start_until(rounds: int, *words: str) -> Child:
+    def start_a_while(*words: str) -> Child:
+        """Start a command and wait until it has written three rounds."""
+        before = processes.lines_in(run.history_file)
         process = processes.start([*words], tmp_path)
         deadline = time.monotonic() + 120
-        while process.poll() is None and processes.lines_in(run.history_file) <= rounds:
+        while process.poll() is None and processes.lines_in(run.history_file) < before + 3:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         return process
 
-    process = start_until(2, "run", "fedavg", *SETTINGS, "--engine", "ray", "--name", "cut")
+    process = start_a_while("run", "fedavg", *SETTINGS, "--engine", "ray", "--name", "cut")
     assert processes.kill_alone(process) == []
 
-    process = start_until(4, "resume", "cut")
+    process = start_a_while("resume", "cut")
     assert processes.kill_when(process, lambda: True, random.random() / 5)
 
-    process = start_until(6, "resume", "cut")
+    process = start_a_while("resume", "cut")
     family = process.identity.family()
     process.send_signal(signal.SIGTERM)
     try:

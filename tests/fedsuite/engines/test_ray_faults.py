@@ -67,7 +67,7 @@ def test_of_two_runs_of_one_name_one_is_refused_and_one_replaces_a_killed_worker
     await_lines(ours, run.history_file, 2)
     worker.kill()
     ended = sorted(end(process) for process in commands)
-    assert [status for status, _ in ended] == [0, 2], ended
+    assert [status for status, _ in ended] == [0, 2], ended[0][1]
     assert "was started by another command at the same time" in ended[1][1]
     assert "twin  finished" in ended[0][1] and "twin  finished" not in ended[1][1]
     rows = read_lines(run.history_file)
