@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb_files
-from flwr.app import Message
+from power_cut import FailingGrid, PowerCut
 
 from fedsuite.cli.main import main
 from fedsuite.core.files import read_document, read_lines
-from fedsuite.engines.inline import InlineGrid
 from fedsuite.records.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 FILES = {"clients.jsonl", "config.json", "history.jsonl", "model.safetensors"}
-
-
-class PowerCut(Exception):
-    """Something broke."""
-
-
-class FailingGrid(InlineGrid):
-    """Fails in its second round: the first message only meets the node."""
-
-    left = 2
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-        return super().send_and_receive(messages, timeout=timeout)
 
 
 @pytest.fixture
@@ -49,7 +30,7 @@ def resumed(
     def make(tracker: str) -> RunFolder:
         pytest.importorskip(tracker, reason=f"{tracker} is not installed")
         with pytest.raises(PowerCut):
-            experiment(grid=FailingGrid(), tracking=tracker, num_rounds=3, run_name="cut")
+            experiment(grid=FailingGrid(2), tracking=tracker, num_rounds=3, run_name="cut")
         files = RunFolder(tmp_path / "runs" / "cut")
         assert read_document(files.tracker_file(tracker))["round"] == 1
         assert main(["resume", str(files.path)]) == 0
