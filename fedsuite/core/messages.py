@@ -37,7 +37,8 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedsuite.core.compression import INT8, TOP_K, Compression
+from fedsuite.core.compression import Compression
+from fedsuite.core.protocol import INT8, TOP_K
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, clean_lines
 from fedsuite.core.vector_files import Reference

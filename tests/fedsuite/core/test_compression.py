@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedsuite.core.compression import INT8, NONE, TOP_K, Compression
+from fedsuite.core.compression import Compression
+from fedsuite.core.protocol import INT8, NONE, TOP_K
 
 EIGHT, HALF = Compression(INT8), Compression(TOP_K, 0.5)
 FLOATS = st.floats(-(2.0**100), 2.0**100, width=32)

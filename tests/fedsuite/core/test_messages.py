@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedsuite.core.compression import INT8, Compression
+from fedsuite.core.compression import Compression
 from fedsuite.core.messages import (
     MAX_METRICS,
     Instruction,
@@ -28,6 +28,7 @@ from fedsuite.core.messages import (
     write_instructions,
     write_results,
 )
+from fedsuite.core.protocol import INT8
 from fedsuite.core.settings import UserError
 from fedsuite.core.vector import Vector
 

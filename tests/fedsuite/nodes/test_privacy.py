@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 
-from fedsuite.core.compression import INT8, Compression
+from fedsuite.core.compression import Compression
 from fedsuite.core.messages import Result, read_result, write_results
+from fedsuite.core.protocol import INT8
 from fedsuite.core.settings import UserError
 from fedsuite.flower.compat import make_run
 from fedsuite.nodes.privacy import local_privacy, read_privacy
