@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 # Freeloaders keep state on disk and change the global model with it: a lost, stale or leaked
 # client state, a wrong sample or a forgotten round all end in other bits.
-ROUNDS = 60  # so many that a run cannot end before it is killed
+ROUNDS = 40  # so many, and so long, that a run does not end before it is killed
 SETTINGS = [
     "num-clients=8",
     f"num-rounds={ROUNDS}",
@@ -35,7 +35,7 @@ SETTINGS = [
     "freeloaders=3",
     "momentum=0.9",
     "lr=0.02",
-    "local-epochs=4",
+    "local-epochs=20",
     "checkpoint-every=2",
 ]
 

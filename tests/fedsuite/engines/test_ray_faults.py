@@ -19,11 +19,12 @@ from fedsuite.records import writer
 from fedsuite.records.folder import RunFolder
 
 # Freeloaders keep state on disk and change the global model with it.
-SETTINGS = ["num-clients=6", "model=mlp", "freeloaders=2", "lr=0.02"]
-UNDISTURBED = dict(pair.split("=") for pair in SETTINGS) | {"num-rounds": "6"}
+ROUNDS = 12
+SETTINGS = ["num-clients=6", "model=mlp", "freeloaders=2", "lr=0.02", "local-epochs=20"]
+UNDISTURBED = dict(pair.split("=") for pair in SETTINGS) | {"num-rounds": str(ROUNDS)}
 
 
-def start(folder: Path, engine: str, name: str, rounds: int = 6) -> Child:
+def start(folder: Path, engine: str, name: str, rounds: int = ROUNDS) -> Child:
     words = ["run", "fedavg", *SETTINGS, f"num-rounds={rounds}", "--name", name, "--engine", engine]
     return processes.start(words, folder)
 
@@ -71,8 +72,8 @@ def test_of_two_runs_of_one_name_one_is_refused_and_one_replaces_a_killed_worker
     assert "was started by another command at the same time" in ended[1][1]
     assert "twin  finished" in ended[0][1] and "twin  finished" not in ended[1][1]
     rows = read_lines(run.history_file)
-    assert [row["round"] for row in rows] == list(range(7))
-    assert [row.get("failed") for row in rows] == [None, *[0] * 6]
+    assert [row["round"] for row in rows] == list(range(ROUNDS + 1))
+    assert [row.get("failed") for row in rows] == [None, *[0] * ROUNDS]
     notes = [row["note"] for row in rows if "note" in row]
     assert len(notes) == 1 and "its clients are sent again" in notes[0]
     assert read_document(run.summary_file)["missing_updates"] == 0.0
