@@ -61,7 +61,7 @@ def test_it_goes_on_without_a_client_that_raises_and_one_that_sends_nan(
     experiment: Experiment, algo: str
 ) -> None:
     """Clients 1 and 2 fail in all three rounds; 0 and 3 are counted, and all are scored."""
-    folder = experiment(f"troubled:{algo}", num_rounds=3, num_clients=4)
+    folder = experiment(f"troubled:{algo.replace('-', '_')}", num_rounds=3, num_clients=4)
     summary = read_document(folder / "summary.json")
     assert (summary["status"], summary["failed_replies"]) == ("finished", 6)
     history = [row for row in read_lines(folder / "history.jsonl") if row["round"] > 0]

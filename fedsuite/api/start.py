@@ -238,8 +238,9 @@ def _already_done(folder: Path, progress: bool) -> Run:
         note = run.record.note
         raise UserError(f"The run '{run.name}' is done, but its record is damaged: {note}")
     run.was_done = True
+    lacks = f"\nIt is incomplete: {run.missing}." if run.missing else ""
     make_console(quiet=not progress).print(
-        f"The run '{run.name}' is done ({run.state}): there is nothing to resume.",
+        f"The run '{run.name}' is done ({run.state}): there is nothing to resume.{lacks}",
         highlight=False,
         markup=False,
     )

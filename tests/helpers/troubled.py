@@ -1,4 +1,4 @@
-"""Every algorithm with two clients in trouble: ``troubled:NAME`` is the algorithm of that name."""
+"""Every algorithm with two clients in trouble: ``troubled:NAME``, with underscores."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def trouble(cls: type[Client]) -> type[Client]:
 @cache
 def __getattr__(name: str) -> registry.Algorithm:
     """Look an algorithm up and trouble its clients."""
+    name = name.replace("_", "-")
     if name not in registry.ALGORITHMS:
         raise AttributeError(name)
     algorithm = registry.find(name)

@@ -28,6 +28,7 @@ LABELS = np.array([0, 1] * 6)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Write a module ``brought`` with the functions ``build`` and ``split``."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it is as old as the next source
 
     def write(result: str) -> None:
         head = "import numpy as np\nfrom torch import nn\n\n\n"

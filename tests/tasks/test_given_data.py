@@ -222,6 +222,7 @@ def test_a_dataset_of_the_hub_that_is_nowhere_is_refused(
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Write a module with a ``read``; return the name of its dataset."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it is as old as the next source
     head = "import numpy as np\nfrom tasks.datasets import DatasetSpec\n\n\n"
 
     def write(body: str, spec: str = "") -> str:
