@@ -312,7 +312,7 @@ class Client(NumPyClient):
         if not len(self.context.test_rows):
             return 0.0, 0, {"correct": 0}
         score = evaluate(self.model, self.context.task, self.context.test_rows)
-        return score.loss, score.total, {"correct": score.correct}
+        return score.loss, score.total, score.to_send()
 
 
 def epoch_plan(rows: np.ndarray, size: int, draw: np.random.Generator) -> list[np.ndarray]:

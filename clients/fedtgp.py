@@ -20,7 +20,7 @@ from clients.local import LocalClient
 from fedsuite.core.flat_model import to_numpy
 from fedsuite.core.vector import last_layer
 from tasks.architectures import with_features, without_head
-from tasks.evaluation import BATCH
+from tasks.evaluation import BATCH, ScoredBatch, score_batches
 
 if TYPE_CHECKING:
     from strategies.fedtgp import FedTgpParams
@@ -62,15 +62,15 @@ class FedTgpClient(LocalClient):
         """Score the nearest prototype on the own test rows, and the classifier beside it."""
         self._load_prototypes(received)
         self._load_own(after_round=True)
-        rows, loss, correct, head = self.context.test_rows, 0.0, 0, 0
+        rows, known, batches, head = self.context.test_rows, bool(self.known.any()), [], 0
+        if not len(rows):
+            return 0.0, 0, {"correct": 0, "head-correct": 0}
         for logits, features, y in self._forward(rows):
-            by_head = logits.argmax(1)
-            known = bool(self.known.any())
-            chosen = nearest(features, self.prototypes, self.known) if known else by_head
-            loss += F.cross_entropy(logits, y, reduction="sum").item()
-            correct += int((chosen == y).sum())
-            head += int((by_head == y).sum())
-        return loss / max(len(rows), 1), len(rows), {"correct": correct, "head-correct": head}
+            near = nearness(features, self.prototypes, self.known) if known else logits
+            batches.append(ScoredBatch.of(logits, y, near))
+            head += int((logits.argmax(1) == y).sum())
+        score = score_batches(batches, self.context.task.shape.num_classes)
+        return score.loss, score.total, score.to_send() | {"head-correct": head}
 
     def beside_model(self) -> dict[str, np.ndarray]:
         """Return the prototypes, a row per class, and 1 for each class that has one."""
@@ -131,11 +131,11 @@ def pull(features: Tensor, targets: Tensor, known: Tensor) -> Tensor:
     return ((features - targets) * known[:, None]).square().mean()
 
 
-def nearest(features: Tensor, prototypes: Tensor, known: Tensor) -> Tensor:
-    """Return the class of the nearest known prototype for each row."""
+def nearness(features: Tensor, prototypes: Tensor, known: Tensor) -> Tensor:
+    """Return minus each row's distances to the prototypes, minus infinity to one not known."""
     mode = "donot_use_mm_for_euclid_dist"
     apart = torch.cdist(features.double(), prototypes.double(), compute_mode=mode)
-    return apart.masked_fill(~known, torch.inf).argmin(dim=1)
+    return -apart.masked_fill(~known, torch.inf)
 
 
 def class_means(

@@ -1,6 +1,6 @@
 """The run's settings: every key of ``[tool.flwr.app.config]``, typed and checked.
 
-Shared keys are the fields of :class:`RunConfig`; an algorithm's own keys live under its name
+Shared keys are the fields of :class:`SharedSettings`; an algorithm's own keys live under its name
 (``fedprox.zeta``) and are declared by its strategy's parameter dataclass.
 """
 
@@ -18,7 +18,7 @@ from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
-from fedsuite.core.protocol import COMPRESSIONS, OWN
+from fedsuite.core.protocol import OWN
 from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
@@ -27,14 +27,15 @@ from fedsuite.core.settings import (
     flatten,
     invalid,
     kebab,
-    setting,
     shown,
     spell,
 )
 from fedsuite.core.tracker_names import parse_trackers
-from tasks.datasets import DATASETS, HUB, TABLES, Columns, find_dataset, is_path
-from tasks.models import AUTO, MODELS, find_model
-from tasks.partitions import PARTITIONS, PartitionOptions, find_scheme
+from fedsuite.metrics import PERSONAL
+from fedsuite.shared_settings import SharedSettings
+from tasks.datasets import Columns, find_dataset, is_path
+from tasks.models import AUTO, find_model
+from tasks.partitions import PartitionOptions, find_scheme
 from tasks.task_spec import TaskSpec
 
 PERSONAL_TEST_FRACTION = 0.25
@@ -45,177 +46,12 @@ OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 OF_UPDATES = ("compression", "compression_share")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
-OUTSIDE = "MODULE:ATTRIBUTE"
-# Datasets that go by a path or by their id on the hub.
-GIVEN_DATASETS = " or ".join(f"dataset={p}" for p in (*(f"*{t}" for t in TABLES), "*/*"))
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(SharedSettings):
     """All shared settings of a run; ``params`` holds the algorithm's own."""
 
-    algo: str = setting(
-        "fedavg", "algorithm (`fedsuite list algorithms`), or MODULE:ATTRIBUTE of your own"
-    )
-    algo_settings: str = setting("", "settings of an algorithm of your own, as a JSON object")
-    dataset: str = setting(
-        "digits",
-        "dataset; own = the data deployed nodes hold; a path is relative to data-root if set",
-        choices=(*DATASETS, OWN),
-        others=f"a path, {HUB}OWNER/NAME or MODULE:ATTRIBUTE",
-    )
-    label_column: str = setting(
-        "label",
-        "target column (dataset=own, a path or of the hub)",
-        needs=f"dataset={OWN} or {GIVEN_DATASETS}",
-    )
-    input_columns: str = setting(
-        "",
-        "columns to learn from, e.g. age,pulse (dataset = a path or of the hub); empty = guessed",
-        needs=GIVEN_DATASETS,
-    )
-    owner_column: str = setting(
-        "",
-        "column of samples' owners, for partition=natural (dataset = a path or of the hub)",
-        needs=GIVEN_DATASETS,
-    )
-    model: str = setting(
-        AUTO, "model; auto = the dataset's default", choices=(AUTO, *MODELS), others=OUTSIDE
-    )
-    partition: str = setting(
-        "dirichlet",
-        "how samples are divided among clients; own = as deployed nodes hold them",
-        choices=(*PARTITIONS, OWN),
-        others=OUTSIDE,
-    )
-    dirichlet_alpha: float = setting(
-        0.5, "concentration (partition=dirichlet)", above=0, needs="partition=dirichlet"
-    )
-    num_shards: int = setting(
-        0,
-        "number of shards (partition=shards); 0 = num-clients x shards-per-client",
-        low=0,
-        needs="partition=shards",
-    )
-    shards_per_client: int = setting(
-        2, "shards per client (partition=shards)", low=1, needs="partition=shards"
-    )
-    classes_per_client: int = setting(
-        2, "classes per client (partition=pathological)", low=1, needs="partition=pathological"
-    )
-    natural_rows: int = setting(
-        0,
-        "samples of owners pooled onto the clients (partition=natural); 0 = one owner per client",
-        low=0,
-        needs="partition=natural",
-    )
-    size_ratio: float = setting(
-        10.0,
-        "samples of the largest client over the smallest's (partition=sizes)",
-        low=1,
-        needs="partition=sizes",
-    )
-    num_clients: int = setting(
-        20, "number of clients; deployed: the number of nodes", low=1, high=100_000
-    )
-    num_rounds: int = setting(20, "number of rounds", low=1, high=1_000_000)
-    fraction_train: float = setting(1.0, "fraction of clients sampled per round", above=0, high=1)
-    min_train_clients: int = setting(1, "minimum number of clients per round", low=1)
-    local_epochs: int = setting(
-        1, "local epochs per round", low=1, high=100_000, needs="local-steps=0"
-    )
-    local_steps: int = setting(
-        0, "local steps per round; 0 = use local-epochs", low=0, high=1_000_000
-    )
-    batch_size: int = setting(16, "batch size", low=1)
-    optimizer: str = setting(
-        "sgd", "local optimizer; what it remembers lasts one round", choices=("sgd", "adam")
-    )
-    lr: float = setting(0.1, "local learning rate", above=0)
-    lr_schedule: str = setting(
-        "constant", "learning-rate schedule over rounds", choices=("constant", "exponential")
-    )
-    lr_decay: float = setting(
-        0.99,
-        "decay per round, a factor (lr-schedule=exponential)",
-        above=0,
-        high=1,
-        needs="lr-schedule=exponential",
-    )
-    momentum: float = setting(
-        0.0,
-        "momentum (optimizer=sgd); starts at zero in every round",
-        low=0,
-        high=0.9999,
-        needs="optimizer=sgd",
-    )
-    weight_decay: float = setting(0.0, "weight decay (L2 penalty)", low=0)
-    server_lr: float = setting(1.0, "server learning rate, on the aggregated update", above=0)
-    seed: int = setting(0, "seed of all random draws", low=0)
-    eval_every: int = setting(1, "rounds between evaluations", low=1)
-    eval_rows: int = setting(0, "test samples the server scores on, drawn once; 0 = all", low=0)
-    personal_eval: str = setting(
-        "auto",
-        "score clients on their own test samples; auto = if the algorithm is personalised or "
-        "clients hold out test samples",
-        choices=("auto", "on", "off"),
-    )
-    client_test_fraction: float = setting(
-        0.0, "fraction of a client's samples held out to test; 0 = 0.25 if needed", low=0, high=0.9
-    )
-    pool_train_test: bool = setting(False, "divide train and test samples together among clients")
-    probe_per_class: int = setting(
-        0, "samples per class in the server's probe set; 0 = 1 if the algorithm needs one", low=0
-    )
-    target_accuracy: float = setting(
-        0.0, "accuracy whose time to reach is measured; 0 = none", low=0, high=1
-    )
-    stop_at_target: bool = setting(False, "stop when target-accuracy is reached")
-    freeloaders: str = setting(
-        "", "clients that do not train: a count such as 8, or ids such as '3,7,'"
-    )
-    freeloader_noise: float = setting(
-        0.0,
-        "noise that freeloaders add, relative to the norm of what they send back",
-        low=0,
-        needs="freeloaders",
-    )
-    dropout: float = setting(0.0, "share of sampled clients that drop out", low=0, high=0.99)
-    stragglers: float = setting(0.0, "share of clients that train fewer steps", low=0, high=1)
-    straggler_min: float = setting(
-        0.1,
-        "least share of its steps that a straggler trains",
-        low=0,
-        high=0.99,
-        needs="stragglers",
-    )
-    compression: str = setting("none", "compression of what clients send", choices=COMPRESSIONS)
-    compression_share: float = setting(
-        0.1, "share of the numbers that top-k keeps", above=0, high=1, needs="compression=top-k"
-    )
-    device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
-    client_threads: int = setting(
-        1, "CPU threads per client; those that train together use one", low=1, high=256
-    )
-    round_timeout: float = setting(
-        3600.0, "seconds to wait for a round's replies", above=0, high=100_000_000
-    )
-    data_root: str = setting(
-        "", "folder of hub-style parquet datasets, relative to the current directory"
-    )
-    server_data: str = setting("", "test data of the server, if nodes have data of their own")
-    results_dir: str = setting("runs", "folder of run folders, relative to the current directory")
-    run_name: str = setting(
-        "", "name of the run and its folder; empty = made from settings and time"
-    )
-    checkpoint_every: int = setting(1, "rounds between checkpoints; 0 = none", low=0)
-    resume: bool = setting(False, "resume the interrupted run named run-name")
-    superlink: str = setting(
-        "", "recorded only: the connection that the run was submitted to, by --superlink"
-    )
-    tracking: str = setting(
-        "none", "trackers, separated by commas: mlflow, tensorboard, wandb; or none"
-    )
     params: tuple[tuple[str, Scalar], ...] = ()
 
     @property
@@ -377,6 +213,8 @@ def _refuse_contradictions(config: RunConfig) -> None:
         )
     if config.stop_at_target and config.target_accuracy == 0:
         raise UserError("stop-at-target needs a target-accuracy, e.g. target-accuracy=0.8.")
+    if config.target_metric.startswith(PERSONAL) and config.personal_eval == "off":
+        raise UserError(f"target-metric={config.target_metric} needs personal-eval=on, or auto.")
     if config.resume and not config.run_name:
         raise UserError("resume needs run-name, the run to resume.")
     check_run_name(config.run_name)
@@ -390,6 +228,7 @@ def _resolve(config: RunConfig, algorithm: registry.Algorithm) -> RunConfig:
     if config.model == AUTO:
         changes["model"] = find_dataset(config.dataset).default_model
     scored = config.client_test_fraction > 0 or config.pool_train_test or algorithm.client.personal
+    scored |= config.target_metric.startswith(PERSONAL)
     on = config.personal_eval == "on" or (config.personal_eval == "auto" and scored)
     changes["personal_eval"] = "on" if on else "off"
     if (on or config.pool_train_test) and config.client_test_fraction == 0:

@@ -66,6 +66,10 @@ TABLE = (
         share=True,
         in_summary=False,
     ),
+    Metric("macro_f1", "macro-F1", "%", HIGHER, share=True),
+    Metric("balanced_accuracy", "balanced accuracy", "%", HIGHER, share=True),
+    Metric("auc", "AUC", "%", HIGHER, share=True),
+    Metric("class_accuracy", "accuracy of class", "%", HIGHER, share=True, in_summary=False),
     Metric("loss", "loss", "", LOWER, digits=3, in_summary=False),
     Metric("train_loss", "training loss", "", LOWER, digits=3, in_summary=False),
     Metric("final_loss", "final loss", "", LOWER, digits=3),
@@ -83,6 +87,18 @@ TABLE = (
     Metric("personal_std", "std of clients' accuracy", "points", LOWER, share=True),
     Metric("personal_worst", "accuracy of the worst client", "%", HIGHER, share=True),
     Metric("personal_best", "accuracy of the best client", "%", HIGHER, share=True),
+    Metric("personal_worst_tenth", "accuracy of the worst tenth", "%", HIGHER, share=True),
+    Metric("personal_macro_f1", "personal macro-F1", "%", HIGHER, share=True),
+    Metric("personal_balanced_accuracy", "personal balanced accuracy", "%", HIGHER, share=True),
+    Metric("personal_auc", "mean AUC of clients", "%", HIGHER, share=True),
+    Metric(
+        "personal_class_accuracy",
+        "personal accuracy of class",
+        "%",
+        HIGHER,
+        share=True,
+        in_summary=False,
+    ),
     Metric("target_accuracy", "target accuracy", "%", share=True),
     Metric("rounds_to_target", "rounds to target", "rounds", LOWER, digits=1),
     Metric("compute_seconds_to_target", "compute time to target", "s", LOWER),
@@ -112,6 +128,18 @@ ROUND_SCORES = (METRICS["accuracy"], METRICS["personal_accuracy"])
 FINAL_SCORES = (METRICS["final_accuracy"], METRICS["personal_accuracy"])
 # With less of a core than this, clients waited for it: their seconds are too long.
 LEAST_CPU_SHARE = 0.9
+# What may have a target: shares of the global model, and of clients on their own samples.
+PERSONAL = "personal-"
+TARGET_METRICS = (
+    "accuracy",
+    "macro-f1",
+    "balanced-accuracy",
+    "auc",
+    *(
+        f"{PERSONAL}{name}"
+        for name in "accuracy mean worst-tenth macro-f1 balanced-accuracy auc".split()
+    ),
+)
 # Measured only where target-accuracy is set and reached.
 TO_TARGET = (METRICS["rounds_to_target"], METRICS["compute_seconds_to_target"])
 

@@ -44,7 +44,7 @@ LARGEST_OWN = 4  # of an algorithm's own whole numbers, which may count epochs
 # These do not change a model: they say what is measured, kept, sent or waited for.
 MEASURING = frozenset(
     "algo algo-settings client-threads round-timeout checkpoint-every tracking eval-every "
-    "eval-rows personal-eval target-accuracy stop-at-target min-train-clients "
+    "eval-rows personal-eval target-accuracy target-metric stop-at-target min-train-clients "
     "fedbac.score-clients fedadw.send-weights feda4.trajectory".split()
 )
 # These change a model only if a number crosses a threshold, or a draw falls so, which in a run this

@@ -229,7 +229,7 @@ class BaseStrategy(Strategy):
         """Summarise the clients' own scores."""
         if not self._asked:
             return None
-        valid = self._collect(replies, check_score, "evaluate")
+        valid = self._collect(replies, lambda r: check_score(r, self.info.num_classes), "evaluate")
         asked = sum(len(cohort) for cohort in self._asked.values())
         if len(valid) < asked:
             self._note(f"round {server_round}: {asked - len(valid)} of {asked} clients unscored")

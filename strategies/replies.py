@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from flwr.app import Message, RecordDict
 
+from fedsuite.core.class_counts import check_counts
 from fedsuite.core.messages import Result, clean_reason, clients_in, read_result
 from fedsuite.core.text import clean_line
 
@@ -22,6 +23,7 @@ BEYOND = "beyond float32"
 NOT_FINITE = re.compile(
     rf"metric '.*' is (nan|-?inf|\S+, {BEYOND})|vector '.*' has NaN or infinite values"
 )
+AUC = "auc"
 LIMITS = {"steps": (0.0, 1e9), "seconds": (0.0, 1e9), "cpu-seconds": (0.0, 1e9)}
 
 
@@ -80,7 +82,7 @@ def is_divergence(reason: str) -> bool:
     return NOT_FINITE.fullmatch(reason) is not None
 
 
-def check_score(result: Result) -> str:
+def check_score(result: Result, num_classes: int = 0) -> str:
     """Return what is wrong with a client's score of itself; empty if nothing is.
 
     A client without test rows has none of them correct.
@@ -90,9 +92,12 @@ def check_score(result: Result) -> str:
     problem = _check_numbers(result.metrics)
     if problem:
         return problem
-    if not 0 <= result.metrics.get("correct", -1) <= result.metrics["num-examples"]:
+    count, correct = result.metrics["num-examples"], result.metrics.get("correct", -1)
+    if not 0 <= correct <= count:
         return f"invalid value {result.metrics.get('correct')} for correct"
-    return ""
+    if not 0 <= result.metrics.get(AUC, 0) <= 1:
+        return f"invalid value {result.metrics[AUC]} for {AUC}"
+    return check_counts(result.counts, count, correct, num_classes)
 
 
 def snake_case(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -10,12 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedsuite.core.class_counts import add_all, read_counts, worst_tenth
 from fedsuite.core.compression import UNCOMPRESSED, Compression
 from fedsuite.core.messages import Result
 from fedsuite.core.transport import ByMessage, Transport
 from fedsuite.core.vector import Doubles, Matrix, Vector, sample_weights
-from strategies.replies import snake_case
+from strategies.replies import AUC, snake_case
 
+# Scores of all clients' samples together, recorded as personal_accuracy and so on.
+POOLED = ("accuracy", "macro_f1", "balanced_accuracy", "class_accuracy")
 NO_TEST_ROWS, DROPPED_OUT = "no test rows", "dropped out"
 
 
@@ -36,6 +39,7 @@ class RunInfo:
     num_clients: int
     client_sizes: Mapping[int, int]
     seed: int
+    num_classes: int = 0
     num_rounds: int = 1
     local_epochs: int = 1
     fraction_train: float = 1.0
@@ -170,17 +174,25 @@ class RoundRecord:
         accuracy = correct / total
         for result, value in zip(scored, accuracy, strict=True):
             own = {"phase": "evaluate", "client": result.client, "status": "ok"}
-            score = own | {"accuracy": float(value)}
+            counts = read_counts(result.counts)
+            score = own | {"accuracy": float(value)} | (counts.scores() if counts else {})
             self.rows.append(score | snake_case(result.metrics) | score)
-        scores = {
+        scores: dict[str, Any] = {
             "personal_accuracy": float(correct.sum() / total.sum()),
             "personal_mean": float(accuracy.mean()),
             "personal_std": float(accuracy.std()),
             "personal_worst": float(accuracy.min()),
             "personal_best": float(accuracy.max()),
+            "personal_worst_tenth": worst_tenth(accuracy),
         }
+        areas = [result.metrics[AUC] for result in scored if AUC in result.metrics]
+        if areas:
+            scores["personal_auc"] = float(np.mean(areas))
+        together = add_all(read_counts(result.counts) for result in scored)
+        if together:
+            scores |= {f"personal_{name}": value for name, value in together.scores().items()}
         self.scalars |= scores
-        return scores
+        return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
 def round_half_up(value: float) -> int:

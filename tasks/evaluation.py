@@ -1,11 +1,11 @@
-"""Accuracy and loss of a model on some rows, without gradients."""
+"""Scores of a model on some rows, without gradients, from one pass over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedsuite.core import seeds
+from fedsuite.core.class_counts import ClassCounts, auc
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.threads import map_in_threads
 from tasks.task import Task
@@ -23,16 +24,74 @@ Measured = TypeVar("Measured")
 
 @dataclass(frozen=True)
 class Score:
-    """Mean cross-entropy, and how many of how many samples were classified correctly."""
+    """Mean cross-entropy, the counts per class, and of two classes the area under the ROC curve."""
 
     loss: float
-    correct: int
-    total: int
+    counts: ClassCounts
+    auc: float | None = None
+
+    @property
+    def correct(self) -> int:
+        """Samples classified correctly."""
+        return int(self.counts.correct.sum())
+
+    @property
+    def total(self) -> int:
+        """Samples in all."""
+        return self.counts.total
 
     @property
     def accuracy(self) -> float:
         """Fraction of samples classified correctly."""
-        return self.correct / self.total
+        return self.counts.accuracy
+
+    def record(self) -> dict[str, Any]:
+        """Return all scores by the names of their metrics."""
+        found = {"accuracy": self.accuracy, "loss": self.loss, **self.counts.scores()}
+        return found if self.auc is None else found | {"auc": self.auc}
+
+    def to_send(self) -> dict[str, Any]:
+        """Return what a client sends of its score, beside loss and samples."""
+        found: dict[str, Any] = {"correct": self.correct, **self.counts.to_lists()}
+        return found if self.auc is None else found | {"auc": self.auc}
+
+
+@dataclass(frozen=True)
+class ScoredBatch:
+    """A batch's summed loss, its labels and predictions, and its scores of class 1 of two."""
+
+    loss: float
+    labels: np.ndarray
+    predicted: np.ndarray
+    ranking: np.ndarray
+
+    @staticmethod
+    def of(
+        logits: torch.Tensor, y: torch.Tensor, ranked: torch.Tensor | None = None
+    ) -> ScoredBatch:
+        """Score logits; ``ranked``, if given, decides on classes in their place."""
+        ranked = logits if ranked is None else ranked
+        two = ranked[:, 1].double() - ranked[:, 0].double() if ranked.shape[1] == 2 else y[:0]
+        return ScoredBatch(
+            F.cross_entropy(logits, y, reduction="sum").item(),
+            y.cpu().numpy(),
+            ranked.argmax(1).cpu().numpy(),
+            two.cpu().numpy(),
+        )
+
+
+def score_batches(batches: Iterable[ScoredBatch], num_classes: int) -> Score:
+    """Return the score of some batches together."""
+    found = list(batches)
+    labels, predicted, ranking = (
+        np.concatenate([getattr(batch, name) for batch in found])
+        for name in ("labels", "predicted", "ranking")
+    )
+    loss = 0.0
+    for batch in found:
+        loss += batch.loss
+    area = auc(labels, ranking) if num_classes == 2 else None
+    return Score(loss / len(labels), ClassCounts.of(labels, predicted, num_classes), area)
 
 
 @contextmanager
@@ -74,16 +133,10 @@ def evaluate(model: FlatModel, task: Task, indices: np.ndarray) -> Score:
     if not len(indices):
         raise ValueError("there are no rows to evaluate on")
 
-    def measure(logits: torch.Tensor, y: torch.Tensor) -> tuple[float, int]:
-        y = y.to(model.device)
-        loss = F.cross_entropy(logits, y, reduction="sum").item()
-        return loss, int((logits.argmax(1) == y).sum())
+    def measure(logits: torch.Tensor, y: torch.Tensor) -> ScoredBatch:
+        return ScoredBatch.of(logits, y.to(model.device))
 
-    loss, correct = 0.0, 0
-    for summed, right in _batches(model, task, indices, measure):
-        loss += summed
-        correct += right
-    return Score(loss / len(indices), correct, len(indices))
+    return score_batches(_batches(model, task, indices, measure), task.shape.num_classes)
 
 
 def _batches(

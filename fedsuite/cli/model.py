@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,8 @@ import typer
 from fedsuite.cli.options import ResultsDir, RunName
 from fedsuite.cli.parsing import Command, positive, whole_number
 from fedsuite.core.settings import UserError
+from fedsuite.core.text import clean_line
+from fedsuite.metrics import find_metric
 from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, find_run, seek_run
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from fedsuite.inference.model import TrainedModel
 
 commands = typer.Typer()
+MOST_CLASSES = 20
 DataName = Annotated[
     str,
     typer.Argument(
@@ -105,7 +109,7 @@ def evaluate(
     ] = False,
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
-    """Score the model of a run on labelled data: accuracy and loss."""
+    """Score the model of a run on labelled data: accuracy, F1, loss, accuracy per class."""
     model, rows = _open(name, data, client, resize, results_dir)
     if rows.labels is None:
         column = model.description.labels.column
@@ -121,11 +125,13 @@ def evaluate(
         "data": data,
         "rows": score.total,
         "correct": score.correct,
-        "accuracy": score.accuracy,
-        "loss": score.loss if math.isfinite(score.loss) else None,
+        **score.record(),
     }
+    names = model.description.labels.classes
+    of_class = {names[int(k)]: share for k, share in found.pop("class_accuracy").items()}
     if as_json:
-        print(json.dumps(found, indent=2))
+        loss = score.loss if math.isfinite(score.loss) else None
+        print(json.dumps(found | {"loss": loss, "class_accuracy": of_class}, indent=2))
         return
     from rich.table import Table
     from rich.text import Text
@@ -133,9 +139,13 @@ def evaluate(
     from fedsuite.terminal.console import make_console
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    shown = found | {"accuracy": f"{score.accuracy:.4f}", "loss": f"{score.loss:.4f}"}
-    for label, value in shown.items():
-        table.add_row(label, Text(str(value), "bold"))
+    for name, value in found.items():
+        text = f"{value:.4f}" if isinstance(value, float) else str(value)
+        table.add_row(find_metric(name).title, Text(text, "bold"))
+    for name, share in islice(of_class.items(), MOST_CLASSES):
+        table.add_row(f"accuracy of {clean_line(name, 40)}", Text(f"{share:.4f}", "bold"))
+    if len(of_class) > MOST_CLASSES:
+        table.add_row("", f"and of {len(of_class) - MOST_CLASSES} more classes; see --json")
     make_console().print(table, highlight=False)
 
 

@@ -44,6 +44,7 @@ from fedsuite.core.text import clean_line, clean_lines
 from fedsuite.core.vector_files import Reference
 
 MAX_METRICS = 256
+MAX_COUNTS = 100_000
 MAX_REASON = 4000
 MAX_DIGITS = 9
 NAME_SIGNS = "._-/@:+=%#~^*(),!"  # none that figures, HTML or terminals interpret
@@ -79,6 +80,7 @@ class Result:
     """What one client answers: vectors and numbers by name, or an error.
 
     ``stored`` are vectors that were written to their place, ``forms`` how others are compressed.
+    ``counts`` are lists of whole numbers, such as samples per class.
     ``state_round`` is the round of the newest state on a deployed client's disk, 0 if it has none.
     """
 
@@ -89,6 +91,7 @@ class Result:
     state_round: int | None = None
     stored: dict[str, Reference] = field(default_factory=dict)
     forms: dict[str, Compression] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
 
 
 def pack(vector: np.ndarray) -> Array:
@@ -223,7 +226,7 @@ def write_results(results: list[Result]) -> RecordDict:
         if result.error:
             content[f"error.{result.client}"] = ConfigRecord({"reason": result.error})
             continue
-        content[f"metrics.{result.client}"] = MetricRecord(dict(result.metrics))
+        content[f"metrics.{result.client}"] = _write_numbers(result)
         forms = result.forms
         compressed = {
             n: pack_compressed(v, forms[n]) for n, v in result.arrays.items() if n in forms
@@ -259,14 +262,16 @@ def read_result(
     try:
         record = vectors if isinstance(vectors, ArrayRecord) else ArrayRecord()
         arrays = read_arrays(record, resolve, lengths)
-        return Result(client, arrays, {name: _number(name, v) for name, v in metrics.items()})
+        lists = {n: _whole_numbers(n, v) for n, v in metrics.items() if isinstance(v, list)}
+        numbers = {n: _number(n, v) for n, v in metrics.items() if n not in lists}
+        return Result(client, arrays, numbers, counts=lists)
     except ProtocolError as problem:
         return Result(client, error=clean_line(str(problem)))
 
 
 def write_scores(results: Iterable[Result]) -> dict[str, MetricRecord]:
     """Return the records of clients' scores that travel with the results of their training."""
-    return {f"score.{r.client}": MetricRecord(dict(r.metrics)) for r in results if not r.error}
+    return {f"score.{r.client}": _write_numbers(r) for r in results if not r.error}
 
 
 def read_score(content: RecordDict, client: int) -> RecordDict | None:
@@ -336,6 +341,16 @@ def _references(record: ArrayRecord) -> dict[str, Reference]:
 def _scalars(content: RecordDict, name: str) -> dict[str, Any]:
     record = content.get(name)
     return dict(record) if isinstance(record, ConfigRecord) else {}
+
+
+def _write_numbers(result: Result) -> MetricRecord:
+    return MetricRecord({**result.metrics, **result.counts})
+
+
+def _whole_numbers(name: str, values: list[Any]) -> list[int]:
+    if len(values) > MAX_COUNTS or not all(type(value) is int for value in values):
+        raise ProtocolError(f"metric '{name}' is not a number, nor up to {MAX_COUNTS} whole ones")
+    return values
 
 
 def _number(name: str, value: Any) -> float:

@@ -10,9 +10,8 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
-from tasks.evaluation import BATCH, Score
+from tasks.evaluation import BATCH, Score, ScoredBatch, score_batches
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,9 @@ class Predictions:
 
     def score(self, labels: np.ndarray) -> Score:
         """Compare with the class numbers of all rows, in the batches in which runs are scored."""
-        truth, loss = torch.from_numpy(labels), 0.0
-        for logits, y in zip(self.logits.split(BATCH), truth.split(BATCH), strict=True):
-            loss += F.cross_entropy(logits, y, reduction="sum").item()
-        correct = int((self.logits.argmax(1) == truth).sum())
-        return Score(loss / len(labels), correct, len(labels))
+        truth = torch.from_numpy(labels)
+        pairs = zip(self.logits.split(BATCH), truth.split(BATCH), strict=True)
+        return score_batches((ScoredBatch.of(*pair) for pair in pairs), len(self.classes))
 
     def to_csv(
         self,

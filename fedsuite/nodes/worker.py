@@ -151,7 +151,10 @@ class Worker:
         self._load_buffers(client, instruction)
         parameters = [instruction.arrays[name] for name in client.scores_with]
         loss, count, metrics = client.evaluate(parameters, instruction.config)
-        return Result(client.context.client, {}, metrics | {"num-examples": count, "loss": loss})
+        counts = {name: value for name, value in metrics.items() if isinstance(value, list)}
+        numbers = {name: value for name, value in metrics.items() if name not in counts}
+        numbers |= {"num-examples": count, "loss": loss}
+        return Result(client.context.client, {}, numbers, counts=counts)
 
     def save(self, client: Client, files: RunFolder) -> None:
         """Write a client's model as it was scored last, and what it predicts with beside it."""

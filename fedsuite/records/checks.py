@@ -23,6 +23,7 @@ SETTINGS = {
     if field.name != "params"
 }
 COUNTS = ("unscored_clients", "saved_models", "unsaved_models")
+PARTED = ("other_output_accuracy", "class_accuracy", "personal_class_accuracy")
 LARGEST = 2**53  # up to here every whole number is a float
 ROW_TEXTS = ("phase", "status", "reason")
 
@@ -88,10 +89,10 @@ def check_summary(document: Mapping[str, Any], file: str) -> None:
     good["reason"] = isinstance(document.get("reason") or "", str)
     expelled = document.get("expelled") or []
     good["expelled"] = isinstance(expelled, list) and all(map(is_whole, expelled))
-    others = document.get("other_output_accuracy") or {}
-    good["other_output_accuracy"] = isinstance(others, dict) and all(
-        map(is_number, others.values())
-    )
+    good["target_metric"] = isinstance(document.get("target_metric") or "", str)
+    for name in PARTED:
+        parts = document.get(name) or {}
+        good[name] = isinstance(parts, dict) and all(map(is_number, parts.values()))
     for name, is_good in good.items():
         if not is_good:
             raise _wrong(file, name, document.get(name))

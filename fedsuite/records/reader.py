@@ -21,7 +21,7 @@ from fedsuite.records.summary import missing_sentence
 
 # The exit statuses of a run, beside 0: it failed; it is done, but lacks something of its clients.
 FAILED, INCOMPLETE = 1, 3
-DAMAGE = (UserError, OSError, ValueError, TypeError)
+DAMAGE = (UserError, OSError, ValueError, TypeError, LookupError)
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,15 @@ class Run:
         honest = f"{len(expelled) - caught} of {total - len(freeloaders)} honest clients"
         found = f"{caught} of {len(freeloaders)} freeloaders, " if freeloaders else ""
         return f"{found}{honest}: {', '.join(map(str, expelled))}"
+
+    @property
+    def class_names(self) -> list[str]:
+        """The names of its classes, in the order of their numbers; empty if not recorded."""
+        try:
+            found = read_document(self.files.model_description_file)["labels"]["classes"]
+            return [str(name) for name in found]
+        except DAMAGE:
+            return []
 
     def clients(self) -> list[dict[str, Any]]:
         """Read a line per client and round."""

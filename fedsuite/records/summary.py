@@ -11,6 +11,12 @@ from fedsuite.config import RunConfig
 from fedsuite.records.folder import RunState
 
 SMOOTHNESS_CHANGES = 20
+OF_CLIENTS = tuple(
+    f"personal_{name}"
+    for name in (
+        "mean std worst best worst_tenth macro_f1 balanced_accuracy auc class_accuracy".split()
+    )
+)
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -23,7 +29,8 @@ def summarise(
     personal = [row for row in history if row.get("personal_accuracy") is not None]
     losses = [row["loss"] for row in history if row.get("loss") is not None]
     last = _last_due(config, history, "personal_accuracy", config.personal_eval == "on")
-    reached = rounds_to_target(history, config.target_accuracy)
+    final = _last_due(config, history, "accuracy")
+    reached = rounds_to_target(history, config)
     tpr, fpr = detection_rates(config.freeloader_ids, expelled, config.num_clients)
     return {
         "status": RunState(status).value,
@@ -35,18 +42,18 @@ def summarise(
         "seed": config.seed,
         "num_clients": config.num_clients,
         "rounds": max((row["round"] for row in history), default=0),
-        "final_accuracy": _last_due(config, history, "accuracy").get("accuracy"),
+        "final_accuracy": final.get("accuracy"),
         "best_accuracy": max(scored, default=None),
         "mean_last5_accuracy": _mean(later[-5:]),
+        **{name: final.get(name) for name in ("macro_f1", "balanced_accuracy", "auc")},
+        "class_accuracy": final.get("class_accuracy"),
         "smoothness": smoothness(scored),
         "final_loss": losses[-1] if losses else None,
         "personal_accuracy": last.get("personal_accuracy"),
         "mean_last5_personal_accuracy": _mean([r["personal_accuracy"] for r in personal[-5:]]),
         "best_personal_accuracy": max((r["personal_accuracy"] for r in personal), default=None),
-        "personal_mean": last.get("personal_mean"),
-        "personal_std": last.get("personal_std"),
-        "personal_worst": last.get("personal_worst"),
-        "personal_best": last.get("personal_best"),
+        **{name: last.get(name) for name in OF_CLIENTS},
+        "target_metric": config.target_metric if config.target_accuracy else None,
         "target_accuracy": config.target_accuracy or None,
         "rounds_to_target": reached,
         "compute_seconds_to_target": None
@@ -105,12 +112,12 @@ def _last_due(
     return max(due, key=lambda row: int(row["round"]), default={})
 
 
-def rounds_to_target(history: Rows, target: float) -> int | None:
-    """Return the first round whose accuracy reaches the target."""
+def rounds_to_target(history: Rows, config: RunConfig) -> int | None:
+    """Return the first round whose accuracy, or other target metric, reaches the target."""
+    target, name = config.target_accuracy, config.target_metric.replace("-", "_")
     if not target:
         return None
-    reached = (r["round"] for r in history if (r.get("accuracy") or 0.0) >= target)
-    return next(reached, None)
+    return next((r["round"] for r in history if (r.get(name) or 0.0) >= target), None)
 
 
 def cpu_share(history: Rows) -> float | None:

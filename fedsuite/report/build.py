@@ -13,7 +13,7 @@ from fedsuite.core.settings import invalid
 from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection, open_collection
 from fedsuite.records.folder import REPORT_PAGE, REPORT_RUNS
-from fedsuite.report import costs, curves, drawing, html, markdown, per_client
+from fedsuite.report import class_scores, costs, curves, drawing, html, markdown, per_client
 from fedsuite.report.cells import CPU_SHARE, NONE
 from fedsuite.report.diagnostic_figures import diagnostics
 from fedsuite.report.diagnostic_tables import mean_tables
@@ -78,6 +78,7 @@ def build(collection: Collection) -> Document:
         Section("Accuracy by round", curves.by_round(collection)),
         Section("Accuracy by compute time", curves.by_seconds(collection)),
         Section("Rounds and compute time to target", costs.to_target(collection)),
+        Section("Scores by class", class_scores.class_scores(collection)),
         Section("Accuracy per client", per_client.per_client(collection)),
         Section(DIAGNOSTICS, [*mean_tables(collection), *diagnostics(collection)]),
         Section("Label distribution per client", label_distribution(collection)),

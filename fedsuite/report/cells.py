@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
-from fedsuite.metrics import METRICS, TO_TARGET, Metric, find_metric
+from fedsuite.metrics import METRICS, TARGET_METRICS, TO_TARGET, Metric, find_metric
 from fedsuite.records.collection import Collection, PaperNumber
 from fedsuite.records.reader import Run
 from fedsuite.report.statistics import deviation, mean
@@ -16,6 +16,19 @@ NONE = "–"
 BUSY_MARK = "†"
 TARGETS_DIFFER = "targets differ"
 TARGET, CPU_SHARE = METRICS["target_accuracy"], METRICS["cpu_share"]
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """What a run had to reach, of which metric."""
+
+    value: float
+    metric: str = TARGET_METRICS[0]
+
+    def __str__(self) -> str:
+        """Write it, e.g. ``70 %`` of accuracy, ``70 % macro-f1`` of another metric."""
+        text = TARGET.with_unit(self.value)
+        return text if self.metric == TARGET_METRICS[0] else f"{text} {self.metric}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,7 @@ class Cell:
     values: Sequence[float]
     by_seed: Mapping[Any, float]
     runs: Sequence[Run]
-    targets: Sequence[float]
+    targets: Sequence[Target]
     labels: Mapping[str, Any]
     paper: PaperNumber | None
     metric: Metric
@@ -57,7 +70,10 @@ class Cell:
         if self.metric not in TO_TARGET:
             return True
         theirs = self.paper.target if self.paper else None
-        return theirs is not None and len(self.targets) == 1 and isclose(self.targets[0], theirs)
+        if theirs is None or len(self.targets) != 1:
+            return False
+        (ours,) = self.targets
+        return ours == Target(ours.value) and isclose(ours.value, theirs)
 
     @property
     def is_comparable(self) -> bool:
@@ -107,22 +123,26 @@ def values_by_seed(runs: Iterable[Run], metric: str) -> dict[Any, float]:
     return {seed: mean(values) for seed, values in found.items()}
 
 
-def targets_of(runs: Iterable[Run]) -> list[float]:
-    """Return the target accuracies of runs, smallest first."""
-    return sorted({float(run.config.get("target-accuracy") or 0.0) for run in runs} - {0.0})
+def targets_of(runs: Iterable[Run]) -> list[Target]:
+    """Return the targets of runs, smallest first."""
+    found = set()
+    for run in runs:
+        if value := float(run.config.get("target-accuracy") or 0.0):
+            found.add(Target(value, str(run.config.get("target-metric") or TARGET_METRICS[0])))
+    return sorted(found)
 
 
 def targets_differ(table: Iterable[Cell]) -> bool:
     """Return whether a column has numbers to different targets."""
-    targets: dict[str, set[float]] = {}
+    targets: dict[str, set[Target]] = {}
     for cell in table:
         targets.setdefault(cell.column, set()).update(cell.targets)
     return any(len(here) > 1 for here in targets.values())
 
 
-def target_text(targets: Iterable[float]) -> str:
-    """Write targets in per cent, e.g. ``70 %``."""
-    return ", ".join(map(TARGET.with_unit, targets))
+def target_text(targets: Iterable[Target]) -> str:
+    """Write targets, separated by commas."""
+    return ", ".join(map(str, targets))
 
 
 def mean_and_deviation(values: Sequence[float], digits: int = 2) -> str:

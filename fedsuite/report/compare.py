@@ -292,7 +292,7 @@ def measurement_notes(collection: Collection, column: str, metric: str) -> list[
                 some = f"{reached} of {len(runs)} runs"
                 notes.append(f"{row} reached its target in {some}; the others are left out.")
         targets = target_text(targets_of(run for runs in by_row.values() for run in runs))
-        notes.append(f"Target accuracy: {targets}.")
+        notes.append(f"Target: {targets}.")
     if described.is_time:
         mark = "Some of these times"
         notes.append(busy_note((run for runs in by_row.values() for run in runs), mark))

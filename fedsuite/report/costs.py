@@ -10,6 +10,7 @@ from fedsuite.report.cells import (
     NONE,
     TARGETS_DIFFER,
     Cell,
+    Target,
     busy_note,
     cells,
     mean_and_deviation,
@@ -57,7 +58,7 @@ def _line(rounds: Cell, seconds: Cell) -> list[str]:
 def _bars(collection: Collection, rounds: list[Cell]) -> list[Block]:
     """Draw the rounds of every setting, a figure per target."""
     styles, blocks = styles_for(collection.row_names()), []
-    figures: dict[tuple[str, float], dict[str, tuple[float, float]]] = {}
+    figures: dict[tuple[str, Target], dict[str, tuple[float, float]]] = {}
     for cell in rounds:
         if cell.values and cell.targets:
             bar = mean(cell.values), deviation(cell.values) or 0.0

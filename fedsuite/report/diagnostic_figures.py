@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 SHOWN = 4
 COMMON_FIELDS = frozenset(
     "round phase client status steps loss num_examples seconds upload_bytes accuracy correct "
-    "weight reason".split()
+    "weight reason macro_f1 balanced_accuracy auc class_accuracy".split()
 )
 GROUPS = {
     "A (10 % of the labels)": Style(BLUE, "-", "^"),

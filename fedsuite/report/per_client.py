@@ -16,6 +16,7 @@ SUMMARIES = {
     "mean_last5_personal_accuracy": "mean of the last 5 rounds",
     "best_personal_accuracy": "best round",
     "personal_mean": "mean of clients",
+    "personal_worst_tenth": "worst tenth",
     "personal_worst": "worst client",
     "personal_best": "best client",
 }

@@ -18,6 +18,7 @@ from fedsuite.report.cells import (
     TARGET,
     TARGETS_DIFFER,
     Cell,
+    Target,
     busy_note,
     cells,
     mean_and_deviation,
@@ -134,7 +135,7 @@ def _papers_target(cell: Cell) -> str:
     if cell.paper is None or cell.has_papers_target:
         return ""
     theirs = cell.paper.target
-    return f" (target {'not recorded' if theirs is None else target_text([theirs])})"
+    return f" (target {'not recorded' if theirs is None else Target(theirs)})"
 
 
 def _caption(
@@ -198,7 +199,7 @@ def _csv_fields(cell: Cell, mark: str) -> dict[str, Any]:
         "mean": _number(cell.mean),
         "std": _number(deviation(cell.values)),
         "mark": mark,
-        "target": " ".join(f"{TARGET.in_unit(target):g}" for target in cell.targets),
+        "target": "; ".join(_plain_target(target) for target in cell.targets),
         "cpu_share": _number(least),
         "paper": _number(paper.value if paper else None),
         "paper_std": _number(paper.std if paper else None),
@@ -206,6 +207,10 @@ def _csv_fields(cell: Cell, mark: str) -> dict[str, Any]:
         "difference": _number(cell.difference),
         "source": paper.source if paper else "",
     }
+
+
+def _plain_target(target: Target) -> str:
+    return str(target).replace(f" {TARGET.unit}", "")
 
 
 def runs_csv(collection: Collection) -> str:

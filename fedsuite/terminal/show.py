@@ -18,6 +18,7 @@ from fedsuite.terminal.format import duration, size
 
 MIN_WIDTH, MAX_WIDTH, SCALE_WIDTH = 20, 70, 12
 MAX_SHOWN = 20_000
+BESIDE_ACCURACY = ("macro_f1", "balanced_accuracy", "auc")
 
 
 def show(run: Run, console: Console) -> None:
@@ -75,13 +76,18 @@ def _details(run: Run) -> list[tuple[str, str]]:
     if has("final_accuracy", "best_accuracy"):
         best = number("best_accuracy")
         rows.append(("accuracy", f"{number('final_accuracy')}  (best {best})"))
+    beside = [f"{METRICS[n].title} {number(n)}" for n in BESIDE_ACCURACY if has(n)]
+    if beside:
+        rows.append(("", ", ".join(beside)))
     for name, score in (summary.get("other_output_accuracy") or {}).items():
         written = METRICS["other_output_accuracy"].as_recorded(score)
         rows.append(("other output", f"{written}  ({name}, which is not the saved model)"))
     if has("personal_accuracy", "personal_mean", "personal_std", "personal_worst"):
         spread = f"{number('personal_mean')} ± {number('personal_std')}"
-        worst = number("personal_worst")
-        text = f"{number('personal_accuracy')}  (clients {spread}, worst {worst})"
+        worst = f"worst {number('personal_worst')}"
+        if has("personal_worst_tenth"):
+            worst += f", worst tenth {number('personal_worst_tenth')}"
+        text = f"{number('personal_accuracy')}  (clients {spread}, {worst})"
         rows.append(("personal accuracy", text))
     if has("mean_last5_personal_accuracy", "best_personal_accuracy"):
         mean, best = number("mean_last5_personal_accuracy"), number("best_personal_accuracy")
@@ -89,7 +95,8 @@ def _details(run: Run) -> list[tuple[str, str]]:
     if has("target_accuracy", "rounds_to_target", "compute_seconds_to_target"):
         seconds = number("compute_seconds_to_target")
         rounds = counted(summary["rounds_to_target"], "round")
-        text = f"{summary['target_accuracy']:g} after {rounds}, "
+        metric = summary.get("target_metric") or "accuracy"
+        text = f"{metric} {summary['target_accuracy']:g} after {rounds}, "
         rows.append(("target", f"{text}{seconds} s of compute"))
     if has("wall_seconds", "client_compute_seconds"):
         computed = duration(summary["client_compute_seconds"])

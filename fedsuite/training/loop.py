@@ -41,6 +41,7 @@ from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import Trackers, check_trackers
 from strategies.base import RoundRecord, RunInfo
 from strategies.replies import is_divergence
+from strategies.round import POOLED
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -122,6 +123,11 @@ def check_feasible(config: RunConfig) -> tuple[Task, nn.Module]:
 
 def _build(config: RunConfig, task: Task) -> nn.Module:
     check_trackers(config)
+    if config.target_metric.endswith("auc") and task.shape.num_classes != 2:
+        raise UserError(
+            f"target-metric={config.target_metric} needs two classes; '{config.dataset}' has "
+            f"{task.shape.num_classes}. macro-f1 and balanced-accuracy are for any number."
+        )
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
     strategy, params = registry.find(config.algo).strategy, params_of(config)
@@ -162,6 +168,7 @@ class TrainingLoop:
     ) -> None:
         self.config, self.nodes = setup.config, setup.nodes
         self.dataset = setup.task.dataset
+        self.num_classes = setup.task.shape.num_classes
         self.record, self.grid = record, grid
         self.nodes.open_run(self.config, record.run_id, record.folder)
         config = self.config
@@ -306,7 +313,7 @@ class TrainingLoop:
         """Score the global model, record the round, write a checkpoint if one is due."""
         row = {"round": self.round, **self._global_score(), **trained.scalars}
         if self._clients_score_the_model() and "personal_accuracy" in row:
-            row["accuracy"] = row["personal_accuracy"]
+            row |= {name: row[f"personal_{name}"] for name in POOLED if f"personal_{name}" in row}
         if "accuracy" in row:
             self.accuracies.append(row["accuracy"])
             row["smoothness"] = smoothness(self.accuracies)
@@ -324,7 +331,7 @@ class TrainingLoop:
         log.info("round %d/%d  %s", self.round, self.config.num_rounds, line)
 
     def _global_score(self) -> dict[str, Any]:
-        """Return the result's accuracy and loss, in the rounds in which they are due."""
+        """Return the result's scores, in the rounds in which they are due."""
         due = self.round % self.config.eval_every == 0 or self.round == self.config.num_rounds
         if not due or not self.strategy.shares_model or not self.evaluation.has_test_rows:
             return {}
@@ -356,7 +363,7 @@ class TrainingLoop:
     def _target_reached(self) -> bool:
         if not self.config.stop_at_target:
             return False
-        return rounds_to_target(self.record.history(), self.config.target_accuracy) is not None
+        return rounds_to_target(self.record.history(), self.config) is not None
 
     def _info(self) -> RunInfo:
         """Return what the strategy needs to know of the run, as it is now."""
@@ -365,6 +372,7 @@ class TrainingLoop:
             num_clients=config.num_clients,
             client_sizes=self.nodes.client_sizes(),
             seed=config.seed,
+            num_classes=self.num_classes,
             num_rounds=config.num_rounds,
             local_epochs=1 if config.local_steps else config.local_epochs,
             fraction_train=config.fraction_train,

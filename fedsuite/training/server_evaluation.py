@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,10 @@ class ServerEvaluation:
         """Whether there are test rows; with data of the nodes' own the server may have none."""
         return len(self._test_rows) > 0
 
-    def score(self, weights: Vector, buffers: Vector) -> dict[str, float]:
-        """Return a model's accuracy and loss on the test rows."""
+    def score(self, weights: Vector, buffers: Vector) -> dict[str, Any]:
+        """Return a model's scores on the test rows."""
         self._model.load(weights, buffers)
-        score = evaluate(self._model, self._task, self._test_rows)
-        return {"accuracy": score.accuracy, "loss": score.loss}
+        return evaluate(self._model, self._task, self._test_rows).record()
 
     def accuracies(self, models: Mapping[str, Vector], buffers: Vector) -> dict[str, float]:
         """Return the accuracy of each of some models on the test rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from safetensors.numpy import load_file
 from torch import nn
 
 from clients.base import ClientContext, Training
-from clients.fedtgp import FedTgpClient, class_means, nearest, pull
+from clients.fedtgp import FedTgpClient, class_means, nearness, pull
 from clients.state import ClientState
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.flat_model import FlatModel
@@ -71,7 +72,8 @@ def fit(
 
 def evaluate(here: ClientContext, prototypes: list[float], known: list[float]) -> dict[str, Any]:
     received = [np.array(prototypes, np.float32)[:, None], np.array(known, np.float32)]
-    return FedTgpClient(here, FedTgpParams()).evaluate(received, {})[2]
+    metrics = FedTgpClient(here, FedTgpParams()).evaluate(received, {})[2]
+    return {name: metrics[name] for name in ("correct", "head-correct")}
 
 
 def test_class_means_by_hand() -> None:
@@ -92,10 +94,13 @@ def test_the_nearest_known_prototype_by_hand() -> None:
     """0.4 is nearest to 0, but that class is unknown; of 1 and -1 it is nearer to 1."""
     prototypes = torch.tensor([[0.0], [1.0], [-1.0]])
     features = torch.tensor([[0.4], [-0.4]])
-    assert nearest(features, prototypes, torch.ones(3, dtype=torch.bool)).tolist() == [0, 0]
-    assert nearest(features, prototypes, torch.tensor([False, True, True])).tolist() == [1, 2]
-    far = nearest(features * 1e18, prototypes * 1e18, torch.tensor([False, True, True]))
-    assert far.tolist() == [1, 2]
+    known = torch.tensor([False, True, True])
+    assert nearness(features, prototypes, known | True).argmax(1).tolist() == [0, 0]
+    near = nearness(features, prototypes, known)
+    assert near.argmax(1).tolist() == [1, 2]
+    assert near[0].tolist() == pytest.approx([-math.inf, -0.6, -1.4])
+    far = nearness(features * 1e18, prototypes * 1e18, known)
+    assert far.argmax(1).tolist() == [1, 2]
 
 
 def test_the_pull_by_hand() -> None:
@@ -134,6 +139,14 @@ def test_the_next_round_goes_on_from_the_own_model(tmp_path: Path) -> None:
     fit(context(tmp_path, [1.0], [0]), [3, 0], [1, 0])
     (prototypes, _), _, _ = fit(context(tmp_path, [1.0], [0], number=2), [3, 0], [1, 0])
     assert prototypes[0] == pytest.approx(1.900458, abs=1e-5)
+
+
+def test_its_scores_are_those_of_the_prototypes(tmp_path: Path) -> None:
+    """Both right by prototypes: the one of class 1 is nearer to 1 than the other."""
+    here = context(tmp_path, [1.0, 2.0], [1, 0], start=[1, 1, 0])
+    received = [np.array([[2.0], [1.0]], np.float32), np.ones(2, np.float32)]
+    _, _, metrics = FedTgpClient(here, FedTgpParams()).evaluate(received, {})
+    assert (metrics["class-correct"], metrics["auc"]) == ([1, 1], 1.0)
 
 
 def test_it_predicts_by_prototypes_and_not_by_its_head(tmp_path: Path) -> None:
@@ -263,7 +276,7 @@ def test_more_rows_than_a_batch_are_all_seen(tmp_path: Path) -> None:
     (prototypes, counts), rows, _ = client.fit(received, {"lr": 0.0})
     assert prototypes.tolist() == [150.5, 0.0] and counts.tolist() == [300, 0] and rows == 300
     loss, count, metrics = client.evaluate(received, {})
-    assert (count, metrics) == (300, {"correct": 300, "head-correct": 300})
+    assert (count, metrics["correct"], metrics["head-correct"]) == (300, 300, 300)
     expected = np.log1p(np.exp(-np.arange(1, 301))).sum() / 300  # log(1 + e^-x), mean over rows
     assert loss == pytest.approx(expected, rel=1e-5)
 

@@ -202,7 +202,14 @@ def test_a_client_scores_the_received_model_on_its_own_test_rows() -> None:
     """Logits (0, 100): all rows are class 1, which row 21 is and row 22 is not."""
     client = FedAvgClient(context())
     loss, count, metrics = client.evaluate([np.array([0, 0, 0, 100], np.float32)], {})
-    assert (loss, count, metrics) == (pytest.approx(50.0), 2, {"correct": 1})
+    assert (loss, count) == (pytest.approx(50.0), 2)
+    assert metrics == {
+        "correct": 1,
+        "class-correct": [0, 1],
+        "class-labels": [1, 1],
+        "class-predicted": [0, 2],
+        "auc": 0.5,
+    }
 
 
 def test_the_defaults_of_local_training() -> None:

@@ -60,6 +60,11 @@ def test_auto_is_resolved() -> None:
             ["invalid value '5' for min-train-clients", "at most 4"],
         ),
         ({"stop-at-target": True}, ["target-accuracy"]),
+        ({"target-metric": "f1"}, ["invalid value 'f1' for target-metric", "macro-f1"]),
+        (
+            {"target-accuracy": 0.5, "target-metric": "personal-mean", "personal-eval": "off"},
+            ["target-metric=personal-mean needs personal-eval=on"],
+        ),
         ({"resume": True}, ["run-name"]),
         ({"run-name": "a/b"}, ["invalid value 'a/b' for run-name"]),
         ({"freeloaders": "x"}, ["invalid value 'x' for freeloaders", "3,7,"]),

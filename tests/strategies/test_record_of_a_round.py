@@ -189,7 +189,7 @@ def test_clients_are_asked_for_scores_when_due(
 
 
 def scores(answers: Mapping[int, Result]) -> tuple[BaseStrategy, MetricRecord | None]:
-    strategy = hosted(FedAvg(run_info(personal_eval=True)))
+    strategy = hosted(FedAvg(run_info(personal_eval=True, num_classes=2)))
     grid = ScriptedGrid(reply_with(dict(answers)))
     messages = sent(strategy, "evaluate")
     return strategy, strategy.aggregate_evaluate(4, grid.send_and_receive(messages))
@@ -209,6 +209,7 @@ def test_scores_of_clients_by_hand() -> None:
         "personal-std": pytest.approx((1 / 24) ** 0.5),
         "personal-worst": 0.5,
         "personal-best": 1.0,
+        "personal-worst-tenth": 0.5,
     }
     assert strategy.round_record.scalars["personal_worst"] == 0.5
     assert strategy.round_record.rows[1] == {
@@ -220,6 +221,53 @@ def test_scores_of_clients_by_hand() -> None:
         "correct": 3,
         "loss": 0.5,
     }
+
+
+def test_scores_by_class_of_clients_by_hand() -> None:
+    """Client 0: of 2 one right, the one of class 0; client 1: all 4 right; of class 0 3 of 3
+    together, of class 1 2 of 3. F1 of class 0 6/7, of class 1 4/5. AUC: the mean of two.
+    """
+    one = Result(
+        0,
+        {},
+        {"num-examples": 2, "correct": 1, "auc": 0.5},
+        counts={"class-correct": [1, 0], "class-labels": [1, 1], "class-predicted": [2, 0]},
+    )
+    other = Result(
+        1,
+        {},
+        {"num-examples": 4, "correct": 4, "auc": 1.0},
+        counts={"class-correct": [2, 2], "class-labels": [2, 2], "class-predicted": [2, 2]},
+    )
+    strategy, metrics = scores(
+        {0: one, 1: other, 2: Result(2, {}, {"num-examples": 0, "correct": 0})}
+    )
+    assert metrics is not None
+    assert metrics["personal-macro-f1"] == pytest.approx((6 / 7 + 4 / 5) / 2)
+    assert metrics["personal-balanced-accuracy"] == pytest.approx((1 + 2 / 3) / 2)
+    assert metrics["personal-auc"] == 0.75
+    scalars = strategy.round_record.scalars
+    assert scalars["personal_class_accuracy"] == {"0": 1.0, "1": pytest.approx(2 / 3)}
+    rows = {row["client"]: row for row in strategy.round_record.rows}
+    assert rows[0]["class_accuracy"] == {"0": 1.0, "1": 0.0} and rows[0]["auc"] == 0.5
+    assert rows[0]["macro_f1"] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_counts_of_too_few_clients_give_no_score_of_all() -> None:
+    _, metrics = scores({0: scored(0, 1, 2), 1: scored(1, 3, 4), 2: scored(2, 4, 4)})
+    assert metrics is not None and "personal-macro-f1" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"auc": 1.5}, "invalid value 1.5 for auc"), ({}, "the counts per class do not sum")],
+)
+def test_scores_by_class_that_cannot_be_are_left_out(change: dict[str, float], reason: str) -> None:
+    counts = {"class-correct": [1, 0], "class-labels": [1, 2], "class-predicted": [2, 0]}
+    wrong = Result(0, {}, {"num-examples": 2, "correct": 1} | change, counts=counts)
+    strategy, _ = scores({0: wrong, 1: scored(1, 3, 4), 2: scored(2, 4, 4)})
+    (row,) = (row for row in strategy.round_record.rows if row["client"] == 0)
+    assert row["reason"].startswith(reason)
 
 
 def test_a_client_cannot_write_its_own_accuracy() -> None:

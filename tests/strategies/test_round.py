@@ -34,6 +34,7 @@ def test_clients_without_test_rows_have_no_score_and_are_not_unscored() -> None:
         "personal_std": pytest.approx(0.125),
         "personal_worst": 0.5,
         "personal_best": 0.75,
+        "personal_worst_tenth": 0.5,
     }
     assert record.scalars == found | {"unscored": 3}
     assert {row["client"]: row["status"] for row in record.rows} == {

@@ -14,7 +14,7 @@ from torch import nn
 
 from fedsuite.core.flat_model import FlatModel
 from fedsuite.core.threads import threads
-from tasks.evaluation import BATCH, evaluate, mean_probabilities
+from tasks.evaluation import BATCH, ScoredBatch, evaluate, mean_probabilities, score_batches
 from tasks.task import Task
 
 SHORT = 44  # rows of the last batch
@@ -52,6 +52,44 @@ def test_the_loss_is_the_mean_over_rows_also_with_a_shorter_last_batch() -> None
     assert score.loss == pytest.approx(worked, rel=1e-6)
     assert (score.correct, score.total) == (44, 300)
     assert score.accuracy == pytest.approx(44 / 300)
+
+
+def test_all_scores_come_from_one_pass() -> None:
+    """256 rows of class 1, all taken for 0, and 44 of class 0, all right: recall 1 and 0, F1 of
+    class 0 88/344. The 44 are surer of class 0 than all others: the ranking is perfect.
+    """
+    model, task, rows = given()
+    score = evaluate(model, task, rows)
+    assert score.record() == {
+        "accuracy": pytest.approx(44 / 300),
+        "loss": score.loss,
+        "macro_f1": pytest.approx(44 / 344),
+        "balanced_accuracy": 0.5,
+        "class_accuracy": {"0": 1.0, "1": 0.0},
+        "auc": 1.0,
+    }
+    assert score.to_send() == {
+        "correct": 44,
+        "class-correct": [44, 0],
+        "class-labels": [44, 256],
+        "class-predicted": [300, 0],
+        "auc": 1.0,
+    }
+    module: Any = model.module
+    assert sorted(size for size, _, _ in module.seen) == [SHORT, BATCH]
+
+
+def test_more_than_two_classes_have_no_auc() -> None:
+    batch = ScoredBatch.of(torch.eye(3), torch.tensor([0, 1, 2]))
+    score = score_batches([batch], 3)
+    assert score.auc is None and "auc" not in score.record() and "auc" not in score.to_send()
+
+
+def test_what_ranks_decides_and_the_logits_give_the_loss() -> None:
+    logits, y = torch.tensor([[5.0, 0.0], [5.0, 0.0]]), torch.tensor([0, 1])
+    score = score_batches([ScoredBatch.of(logits, y, -logits)], 2)
+    assert score.counts.predicted.tolist() == [0, 2]
+    assert score.loss == pytest.approx(2.5 + math.log1p(math.exp(-5)), rel=1e-6)
 
 
 def test_some_rows_alone_can_be_scored() -> None:

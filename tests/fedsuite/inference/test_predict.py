@@ -45,13 +45,14 @@ def evaluated(capsys: pytest.CaptureFixture[str], *words: Any) -> dict[str, Any]
 
 
 def agrees(folder: Path, data: str | Path, capsys: pytest.CaptureFixture[str]) -> bool:
-    """Whether both commands give the accuracy of the summary, and the loss to the bit."""
+    """Whether both commands give the scores of the summary, to the bit."""
     summary = read_document(folder / "summary.json")
     score = evaluated(capsys, folder, data)
-    expected = summary["final_accuracy"], summary["final_loss"]
-    return (score["accuracy"], score["loss"]) == expected and (
-        accuracy(predicted(folder, data)) == expected[0]
-    )
+    expected = summary["final_accuracy"], summary["final_loss"], summary["macro_f1"]
+    found = score["accuracy"], score["loss"], score["macro_f1"]
+    by_class = [*score["class_accuracy"].values()] == [*summary["class_accuracy"].values()]
+    same = found == expected and by_class and score.get("auc") == summary["auc"]
+    return same and accuracy(predicted(folder, data)) == expected[0]
 
 
 def no_dataset(*_: Any) -> None:

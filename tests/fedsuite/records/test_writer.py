@@ -160,8 +160,22 @@ def test_the_summary_by_hand() -> None:
     assert summary["final_loss"] == 1.5 and summary["failed_replies"] == 1
 
 
+def test_a_target_of_another_metric() -> None:
+    """Accuracy reaches 0.5 in round 1, macro-F1 in round 2."""
+    rounds = [
+        {"round": number, "accuracy": accuracy, "macro_f1": f1, "compute_seconds": 2.0}
+        for number, accuracy, f1 in ((0, 0.1, 0.1), (1, 0.6, 0.3), (2, 0.7, 0.5))
+    ]
+    config = parse({"target-accuracy": 0.5, "target-metric": "macro-f1"})
+    summary = summarise(config, rounds, [], "finished")
+    assert (summary["target_metric"], summary["rounds_to_target"]) == ("macro-f1", 2)
+    assert summary["compute_seconds_to_target"] == 6.0
+    assert rounds_to_target(rounds, parse({"target-accuracy": 0.5})) == 1
+    assert summarise(parse({}), rounds, [], "finished")["target_metric"] is None
+
+
 def test_a_target_never_reached() -> None:
-    assert rounds_to_target(HISTORY, 0.9) is None
+    assert rounds_to_target(HISTORY, parse({"target-accuracy": 0.9})) is None
     assert (
         summarise(parse({"target-accuracy": 0.9}), HISTORY, [], "finished")[
             "compute_seconds_to_target"

@@ -47,6 +47,25 @@ def test_the_table_by_hand(report: Path) -> None:
     assert len(list(csv.DictReader((report / "runs.csv").open()))) == 12
 
 
+def test_scores_by_class_by_hand(report: Path) -> None:
+    """TACO's last accuracies are 62 and 64: macro-F1 0.9 of them, class 1 half of them."""
+    text = (report / "report.md").read_text()
+    section = text[text.index("Scores by class") :]
+    assert "| algo | setting | macro-F1 | balanced accuracy |" in section
+    assert "| taco | digits | 56.70 ± 1.27 | 63.00 ± 1.41 |" in section
+    assert "| algo | 0 | 1 |" in section and "| taco | 63.0 | 31.5 |" in section
+
+
+def test_runs_to_other_targets_are_not_compared(tmp_path: Path) -> None:
+    for algo, metric in (("fedavg", "accuracy"), ("taco", "macro-f1")):
+        target: dict[str, Any] = {"target_accuracy": 0.4, "target_metric": metric}
+        write_run(tmp_path, algo, algo, [0.1, 0.42, 0.5], **target)
+    table = results_table(open_collection(str(tmp_path)), "rounds_to_target", "lower")
+    assert isinstance(table, ReportTable)
+    assert any("40 %, 40 % macro-f1" in heading for heading in table.headings)
+    assert "Targets differ" in table.caption
+
+
 @pytest.mark.slow
 def test_further_metrics_stand_beside_their_own_numbers(suite: Path, tmp_path: Path) -> None:
     """TACO reaches 60 % in round 2 of both seeds, the paper in 3.5; FedAvg never does."""

@@ -138,7 +138,7 @@ def test_methods_with_different_targets_say_so(make: Make) -> None:
     folder = str(collection.runs[0].folder.parent)
     print_compared(compare([folder], "runs", metric="rounds_to_target"), console)
     text = console.export_text()
-    assert "not comparable: another target" in text and "Target accuracy: 50 %, 60 %." in text
+    assert "not comparable: another target" in text and "Target: 50 %, 60 %." in text
 
 
 def test_seeds_with_different_targets_have_no_mean(make: Make) -> None:

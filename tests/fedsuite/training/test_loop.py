@@ -14,11 +14,14 @@ from flwr.app import Message
 from safetensors.numpy import load_file
 from safetensors.torch import load_file as load_torch
 
+import fedsuite
+from fedsuite.config import parse
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
 from tasks.dataset_cache import load_dataset
 from tasks.models import build_model
+from tasks.task import open_task
 
 Experiment = Callable[..., Path]
 
@@ -179,6 +182,40 @@ def test_a_run_can_stop_at_its_target(experiment: Experiment) -> None:
     assert summary["status"] == "target reached"
     assert summary["rounds_to_target"] == summary["rounds"] < 30
     assert summary["compute_seconds_to_target"] is not None
+
+
+def test_a_target_of_clients_scores_has_them_scored(experiment: Experiment) -> None:
+    settings = {"target_accuracy": 0.01, "target_metric": "personal-worst-tenth"}
+    folder = experiment(**settings, stop_at_target=True, num_rounds=9)
+    summary, rows = read_document(folder / "summary.json"), read_lines(folder / "history.jsonl")
+    assert summary["status"] == "target reached"
+    assert rows[-1]["personal_worst_tenth"] >= 0.01 == summary["target_accuracy"]
+    assert all(row.get("personal_worst_tenth", 0.0) < 0.01 for row in rows[:-1])
+
+
+def test_auc_of_ten_classes_is_no_target(experiment: Experiment) -> None:
+    with pytest.raises(UserError, match="target-metric=auc needs two classes; 'digits' has 10"):
+        experiment(target_accuracy=0.5, target_metric="auc")
+
+
+def test_scores_by_class_are_those_of_the_saved_model(experiment: Experiment) -> None:
+    folder = experiment(num_rounds=2, model="mlp", client_test_fraction=0.3)
+    summary, rows = read_document(folder / "summary.json"), read_lines(folder / "history.jsonl")
+    model = fedsuite.load(folder)
+    data = open_task(parse({}).task).dataset
+    truth = data.y[data.num_train :]
+    found = model.predict(data.x[data.num_train :]).numbers
+    recall = [float((found[truth == k] == k).mean()) for k in range(10)]
+    taken = [truth[found == k] == k for k in range(10)]
+    precision = [float(right.mean()) if len(right) else 0.0 for right in taken]
+    f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
+    assert [*summary["class_accuracy"].values()] == pytest.approx(recall)
+    assert summary["balanced_accuracy"] == pytest.approx(np.mean(recall))
+    assert summary["macro_f1"] == pytest.approx(np.mean(f1))
+    assert summary["auc"] is None and "auc" not in rows[-1]
+    clients = [r for r in read_lines(folder / "clients.jsonl") if r["phase"] == "evaluate"]
+    assert all(0 <= row["macro_f1"] <= 1 and row["class_accuracy"] for row in clients)
+    assert 0 < summary["personal_macro_f1"] <= 1 and summary["personal_class_accuracy"]
 
 
 def test_evaluation_every_third_round_and_at_the_end(experiment: Experiment) -> None:
