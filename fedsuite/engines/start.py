@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fedsuite.config import RunConfig
-from fedsuite.core.files import write_problem
+from fedsuite.core.files import remove_unfinished, write_problem
 from fedsuite.core.flat_model import gpu_count
 from fedsuite.core.processes import Process
 from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
@@ -75,6 +75,7 @@ def start_run(config: RunConfig, engine: str, options: EngineOptions, console: C
     except RunFailed as error:
         problem = str(error)
     except KeyboardInterrupt:
+        remove_unfinished(folder)  # of a process that did not end in time, and was killed
         say_how_to_resume(files)
         raise
     mine = Process.is_current(files.writer)
