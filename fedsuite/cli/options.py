@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import click
 import typer
@@ -35,7 +38,7 @@ def _engine_option(default: str) -> OptionInfo:
 RunName = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="name of a run, or its folder", autocompletion=completion.runs
+        metavar="RUN", help="name of a run or how it begins, its folder, or latest", autocompletion=completion.runs
     ),
 ]
 ResultsDir = Annotated[
@@ -46,6 +49,9 @@ ResultsDir = Annotated[
         help=f"folder of runs (default: {DEFAULT_RESULTS})",
         show_default=False,
     ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="print JSON, for scripts", show_default=False)
 ]
 Settings = Annotated[
     list[str] | None,
@@ -107,3 +113,16 @@ Gpus = Annotated[
         show_default=False,
     ),
 ]
+
+
+def print_json(document: Any) -> None:
+    """Print a document as JSON; numbers that JSON does not have, such as NaN, are null."""
+    print(json.dumps(_finite(document), indent=2, ensure_ascii=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

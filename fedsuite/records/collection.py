@@ -28,6 +28,7 @@ from fedsuite.records.reader import Run, read_run
 
 LONGEST_SETTING = 48
 DEFAULT_METRIC = FINAL_SCORES[0].name
+METHOD = "method"  # the label of what is compared, unless a suite has one of its own
 # Settings that do not tell experiments apart.
 UNIMPORTANT = frozenset(
     "algo seed device client-threads checkpoint-every tracking algo-settings".split()
@@ -69,7 +70,7 @@ class Collection:
     metric: str = DEFAULT_METRIC
     better: str = HIGHER
     also: Mapping[str, str] = field(default_factory=dict)
-    rows: str = "method"
+    rows: str = METHOD
     columns: Sequence[str] = ("dataset",)
     command: str = ""
     note: str = ""
@@ -180,7 +181,7 @@ def lay_out(name: str, runs: Sequence[Run]) -> Collection:
     for run in runs:
         if run.config:
             labels = {k: run.config.get(k, "") for k in across}
-            labels |= {"method": method(run, readable), "seed": run.config["seed"]}
+            labels |= {METHOD: method(run, readable), "seed": run.config["seed"]}
             run = replace(run, labels=labels)
         labelled.append(run)
     collection = Collection(name, name, labelled, metric=_score(readable), columns=across)

@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from fedsuite.report.statistics import ROUNDING, deviation, is_no_evidence, mean
 
 ALPHA = 0.05
 POWER = 0.80
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What tests make of paired differences, None where they can make nothing of them.
+
+    ``t`` and ``wilcoxon`` are p-values, ``t_holm`` and ``wilcoxon_holm`` corrected for the family
+    of comparisons; ``seeds`` is how many would find a given difference.
+    """
+
+    t: float | None
+    t_holm: float | None
+    wilcoxon: float | None
+    wilcoxon_holm: float | None
+    effect: float | None
+    seeds: int | None
+
+
+def examine(family: Sequence[Sequence[float]], gap: float | None = None) -> list[Evidence]:
+    """Test each of a family of paired differences; ``gap`` is the difference to be found."""
+    by_t, by_ranks = [t_test(each) for each in family], [wilcoxon(each) for each in family]
+    effects = [cohens_d(each) for each in family]
+    spreads = [None if cohens_d(each) is None else deviation(each) for each in family]
+    seeds = [seeds_needed(spread, gap) if gap and spread else None for spread in spreads]
+    columns = (by_t, holm(by_t), by_ranks, holm(by_ranks), effects, seeds)
+    return [Evidence(*row) for row in zip(*columns, strict=True)]
 
 
 def t_test(differences: Sequence[float]) -> float | None:
