@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import click
 import typer
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import node_count, share
@@ -35,12 +35,15 @@ def _engine_option(default: str) -> OptionInfo:
     )
 
 
+def _run_argument(names: str) -> ArgumentInfo:
+    return typer.Argument(metavar="RUN", help=names, autocompletion=completion.runs)
+
+
 RunName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="name of a run or how it begins, its folder, or latest", autocompletion=completion.runs
-    ),
+    str, _run_argument("name of a run, or how it alone begins; its folder; or latest")
 ]
+# A run to come may have a name with which that of another begins.
+WholeRunName = Annotated[str, _run_argument("whole name of a run, its folder, or latest")]
 ResultsDir = Annotated[
     str,
     typer.Option(
@@ -50,9 +53,7 @@ ResultsDir = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="print JSON, for scripts", show_default=False)
-]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts", show_default=False)]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(

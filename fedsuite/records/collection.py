@@ -20,6 +20,7 @@ from fedsuite.records.folder import (
     REPORT_RUNS,
     RunFolder,
     SuiteFolder,
+    match_run,
     run_folders,
     subfolders,
 )
@@ -143,11 +144,13 @@ def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def open_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Collection:
-    """Open a run, a suite or a folder of runs, by its path or its name in the results folder."""
-    for folder in (Path(name), Path(results_dir) / name):
-        if os.path.isdir(folder):
-            break
-    else:
+    """Open a run, a suite or a folder of runs, by its path or its name in the results folder.
+
+    A run may also be named as :func:`find_run` finds it.
+    """
+    places = (Path(name), Path(results_dir) / name)
+    folder = next(filter(os.path.isdir, places), None) or match_run(name, results_dir)
+    if folder is None:
         raise UserError(
             f"There is no folder '{name}' in the current directory nor in "
             f"{Path(results_dir).absolute()}. Give a run, a suite's folder or a folder of runs."

@@ -61,8 +61,8 @@ def notes_on_tests(compared: Compared) -> list[str]:
     if any(row.evidence and row.evidence.seeds for row in tested):
         notes.append(
             "Seeds for 1 point: how many a paired t-test needs to find a true difference of one "
-            f"point with {100 * POWER:.0f} % power at p < {ALPHA:g}, if differences deviate as much "
-            "as over these seeds; the deviation over few seeds is itself uncertain."
+            f"point with {100 * POWER:.0f} % power at p < {ALPHA:g}, if differences deviate as "
+            "much as over these seeds; the deviation over few seeds is itself uncertain."
         )
     return notes
 
