@@ -30,11 +30,18 @@ class Evidence:
 
 
 def examine(family: Sequence[Sequence[float]], gap: float | None = None) -> list[Evidence]:
-    """Test each of a family of paired differences; ``gap`` is the difference to be found."""
+    """Test each of a family of paired differences; ``gap`` is the difference to be found.
+
+    Nothing can be made of differences that are not all finite, as of a loss that overflowed.
+    """
+    family = [each if all(map(math.isfinite, each)) else () for each in family]
     by_t, by_ranks = [t_test(each) for each in family], [wilcoxon(each) for each in family]
     effects = [cohens_d(each) for each in family]
-    spreads = [None if cohens_d(each) is None else deviation(each) for each in family]
-    seeds = [seeds_needed(spread, gap) if gap and spread else None for spread in spreads]
+    spreads = [deviation(each) for each in family]
+    seeds = [
+        seeds_needed(spread, gap) if gap and spread and effect is not None else None
+        for spread, effect in zip(spreads, effects, strict=True)
+    ]
     columns = (by_t, holm(by_t), by_ranks, holm(by_ranks), effects, seeds)
     return [Evidence(*row) for row in zip(*columns, strict=True)]
 
@@ -93,7 +100,7 @@ def least_wilcoxon(pairs: int) -> float:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Correct the p-values of a family of comparisons by Holm's method; None stays None.
 
-    Below 0.05, a comparison holds with at most 5 % risk of any false one in the family.
+    The risk that any of them is below 0.05 by chance alone is at most 5 %.
     """
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from fedsuite.report.significance import (
     cohens_d,
+    examine,
     holm,
     least_wilcoxon,
     seeds_needed,
@@ -107,3 +108,13 @@ def test_one_seed_less_would_not_do(spread: float) -> None:
 
     found = seeds_needed(spread)
     assert power(found) >= 0.8 > power(found - 1)
+
+
+def test_a_family_is_corrected_as_a_whole() -> None:
+    clear, equal, endless = examine([[1.0, 2.0, 3.0], [0.5] * 3, [1.0, math.inf, 2.0]], gap=1.0)
+    assert clear.t_holm == clear.t == pytest.approx(1 - math.sqrt(12 / 14)), "the only t"
+    assert clear.wilcoxon == equal.wilcoxon == 0.25
+    assert clear.wilcoxon_holm == equal.wilcoxon_holm == 0.5
+    assert (clear.seeds, equal.seeds) == (10, None), "at a deviation of 1, and of nothing"
+    assert endless.t is endless.wilcoxon is endless.effect is endless.seeds is None
+    assert examine([[1.0, 2.0, 3.0]])[0].seeds is None
