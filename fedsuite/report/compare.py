@@ -29,7 +29,8 @@ def compare(
     collection = group_by(collection, by) if by else collection
     metric = metric or collection.metric
     methods = collection.row_names()
-    against = f"{by}={against}" if f"{by}={against}" in methods else against
+    if against and f"{by}={against}" in methods:
+        against = f"{by}={against}"
     if against and against not in methods:
         raise invalid("--against", against, f"these runs have {', '.join(methods)}.")
     scored = scored_methods(collection, metric)
