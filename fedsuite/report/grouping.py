@@ -18,14 +18,12 @@ def group_by(collection: Collection, key: str) -> Collection:
     """Return runs with a row per value of a key; all else that tells them apart makes columns."""
     if key == "seed":
         raise invalid("--by", key, "comparisons are paired over seeds. Give another setting.")
-    if key in ("algo", METHOD):
-        key = METHOD
     if key == collection.rows:
         return collection
     if collection.of_suite and key in collection.columns:
         return _by_label(collection, key)
-    runs = collection.runs
-    found = lay_out(collection.name, runs) if key == METHOD else _by_setting(runs, key)
+    runs, is_method = collection.runs, key in ("algo", METHOD)
+    found = lay_out(collection.name, runs) if is_method else _by_setting(runs, key)
     if not collection.of_suite:
         return found
     metric, better, also = collection.metric, collection.better, collection.also
