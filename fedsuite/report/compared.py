@@ -121,7 +121,8 @@ class Compared:
         print_compared(self, make_console())
 
     def __repr__(self) -> str:
-        return str(self.table)
+        shown = ["setting", self.by, "seeds", *NUMBERS[:5], "verdict"]
+        return str(self.table.to_string(columns=shown, index=False))
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(index=False))
