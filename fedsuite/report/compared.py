@@ -120,9 +120,13 @@ class Compared:
 
         print_compared(self, make_console())
 
+    @property
+    def _brief(self) -> DataFrame:
+        """The columns that fit a line."""
+        return self.table[["setting", self.by, "seeds", *NUMBERS[:5], "verdict"]]
+
     def __repr__(self) -> str:
-        shown = ["setting", self.by, "seeds", *NUMBERS[:5], "verdict"]
-        return str(self.table.to_string(columns=shown, index=False))
+        return str(self._brief)
 
     def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False))
+        return str(self._brief.to_html(index=False))
