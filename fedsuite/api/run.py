@@ -132,6 +132,13 @@ class Run:
 
         show(self.record, make_console())
 
+    def document(self) -> dict[str, Any]:
+        """Return its state, settings and summary as ``fedsuite show --json`` prints them."""
+        record = self.record
+        head = {"name": self.name, "folder": str(self.path), "state": str(self.state)}
+        rest = {"note": record.note, "damage": record.damage(), "round": record.last_round}
+        return {**head, **rest, "config": self.config, "summary": self.summary}
+
     def __fspath__(self) -> str:
         return str(self.path)
 
@@ -143,5 +150,8 @@ class Run:
 def load(
     name: str | os.PathLike[str], *, results_dir: str | os.PathLike[str] = DEFAULT_RESULTS
 ) -> Run:
-    """Open a run by its folder, or by its name inside the results folder."""
+    """Open a run by its folder, or by its name inside the results folder.
+
+    Enough of its name to tell it from others will do; ``latest`` is the run that began last.
+    """
     return Run(find_run(os.fspath(name), os.fspath(results_dir)))

@@ -11,7 +11,7 @@ import typer
 
 from fedsuite.core.installation import SUITES, shipped_files
 from fedsuite.core.plugins import registered
-from fedsuite.records.folder import DEFAULT_RESULTS, RunFolder, SuiteFolder, subfolders
+from fedsuite.records.folder import DEFAULT_RESULTS, SuiteFolder, all_runs, subfolders
 
 Offers = list[tuple[str, str]]
 
@@ -26,13 +26,13 @@ def algorithms(incomplete: str) -> Offers:
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs of the results folder."""
-    return [path.name for path in _folders(ctx) if RunFolder(path).exists]
+    return [name for name, run in all_runs(_results(ctx)).items() if run.exists]
 
 
 def runs_and_suites(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the runs and suites of the results folder."""
-    paths = _folders(ctx)
-    return [path.name for path in paths if RunFolder(path).exists or SuiteFolder(path).exists]
+    suites = [path.name for path in subfolders(_results(ctx)) if SuiteFolder(path).exists]
+    return sorted([*runs(ctx, incomplete), *suites])
 
 
 def suites(incomplete: str) -> list[str]:
@@ -90,5 +90,5 @@ def _spell(key: str, values: Offers) -> Offers:
     return [(f"{key}={value}", meaning) for value, meaning in values]
 
 
-def _folders(ctx: typer.Context) -> list[Path]:
-    return subfolders(Path(str(ctx.params.get("results_dir") or DEFAULT_RESULTS)))
+def _results(ctx: typer.Context) -> Path:
+    return Path(str(ctx.params.get("results_dir") or DEFAULT_RESULTS))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsuite.cli.options import AsJson, print_json
 from fedsuite.cli.parsing import Command, Group, node_count, positive
 from fedsuite.core.settings import UserError
 
@@ -200,12 +201,15 @@ def down(folder: Folder = FOLDER) -> None:
 
 
 @commands.command(cls=Command)
-def status(folder: Folder = FOLDER) -> int:
+def status(as_json: AsJson = False, folder: Folder = FOLDER) -> int:
     """Show the state of the local federation."""
     from fedsuite.deploy.lifecycle import status
 
     found = status(Path(folder))
     federation = found.federation
+    if as_json:
+        print_json(found.document())
+        return 0 if found.complete else 1
     safety = "TLS and keys" if federation.auth else "TLS" if federation.tls else "not encrypted"
     print(
         f"SuperLink   127.0.0.1:{federation.port}, {safety}, "

@@ -10,7 +10,7 @@ from typing import Annotated, cast
 import click
 import typer
 
-from fedsuite.cli import deploy, model, partition, report, run, show, suite
+from fedsuite.cli import deploy, listing, model, partition, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.files import write_problem
 from fedsuite.core.processes import interrupted_once
@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _group in (run, suite, show, model, report, partition):
+for _group in (run, suite, show, listing, model, report, partition):
     app.add_typer(_group.commands)
 app.add_typer(deploy.commands, name="deploy")
 
@@ -84,8 +84,10 @@ def command() -> click.Group:
 def _print_version(asked: bool) -> None:
     if asked:
         import fedsuite
+        from fedsuite.records.provenance import versions
 
-        print(fedsuite.__version__)
+        found = versions() | {"fedsuite": fedsuite.__version__}
+        print("\n".join(f"{name} {version}" for name, version in found.items()))
         raise typer.Exit
 
 
@@ -94,7 +96,7 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the versions and exit."
         ),
     ] = False,
 ) -> None:

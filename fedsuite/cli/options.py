@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import click
 import typer
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from fedsuite.cli import completion
 from fedsuite.cli.parsing import node_count, share
@@ -32,12 +35,15 @@ def _engine_option(default: str) -> OptionInfo:
     )
 
 
+def _run_argument(names: str) -> ArgumentInfo:
+    return typer.Argument(metavar="RUN", help=names, autocompletion=completion.runs)
+
+
 RunName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="name of a run, or its folder", autocompletion=completion.runs
-    ),
+    str, _run_argument("name of a run, or how it alone begins; its folder; or latest")
 ]
+# A run to come may have a name with which that of another begins.
+WholeRunName = Annotated[str, _run_argument("whole name of a run, its folder, or latest")]
 ResultsDir = Annotated[
     str,
     typer.Option(
@@ -47,6 +53,7 @@ ResultsDir = Annotated[
         show_default=False,
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts", show_default=False)]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(
@@ -107,3 +114,16 @@ Gpus = Annotated[
         show_default=False,
     ),
 ]
+
+
+def print_json(document: Any) -> None:
+    """Print a document as JSON; numbers that JSON does not have, such as NaN, are null."""
+    print(json.dumps(_finite(document), indent=2, ensure_ascii=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.options import ResultsDir
+from fedsuite.cli.options import AsJson, ResultsDir, print_json
 from fedsuite.cli.parsing import Command
 from fedsuite.core.settings import UserError
 from fedsuite.records.folder import DEFAULT_RESULTS
@@ -69,12 +69,34 @@ def compare(
     against: Annotated[
         str,
         typer.Option(
-            metavar="METHOD", help="reference (default: fedavg, or the first)", show_default=False
+            metavar="METHOD|VALUE",
+            help="reference (default: fedavg, or the first)",
+            show_default=False,
         ),
     ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY",
+            help="compare the values of this setting, or of a suite's label, instead of methods",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="print the table as CSV", show_default=False)
+    ] = False,
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
     """Test whether a gain is more than noise, paired over seeds."""
     from fedsuite.api.compare import compare
 
-    compare(*names, metric=metric, against=against, results_dir=results_dir).show()
+    if as_json and as_csv:
+        raise UserError("--json and --csv exclude each other. Give one of them.")
+    found = compare(*names, metric=metric, against=against, by=by, results_dir=results_dir)
+    if as_json:
+        print_json(found.document())
+    elif as_csv:
+        print(found.csv(), end="")
+    else:
+        found.show()

@@ -1,4 +1,4 @@
-"""The commands that show something: ``show``, ``watch``, ``list``, ``settings``."""
+"""The commands that show something: ``show``, ``watch``, ``settings``."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.options import ResultsDir, RunName
+from fedsuite.cli.options import AsJson, ResultsDir, RunName, WholeRunName, print_json
 from fedsuite.cli.parsing import Command
-from fedsuite.core.files import read_toml
-from fedsuite.core.installation import CONFIGS, SUITES, shipped_files
 from fedsuite.core.settings import UserError, allowed, shown, spell
 from fedsuite.records.folder import DEFAULT_RESULTS
 
-Listed = Literal["algorithms", "configs", "datasets", "models", "partitions", "runs", "suites"]
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes
 commands = typer.Typer()
 
 
 @commands.command(cls=Command)
-def show(name: RunName, results_dir: ResultsDir = DEFAULT_RESULTS) -> None:
+def show(name: RunName, as_json: AsJson = False, results_dir: ResultsDir = DEFAULT_RESULTS) -> None:
     """Show a run's results."""
     from fedsuite.api.run import load
 
-    load(name, results_dir=results_dir).show()
+    run = load(name, results_dir=results_dir)
+    if as_json:
+        print_json(run.document())
+    else:
+        run.show()
 
 
 @commands.command(cls=Command)
 def watch(
-    name: RunName,
+    name: WholeRunName,
     once: Annotated[
         bool, typer.Option("--once", help="print its state and exit", show_default=False)
     ] = False,
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> int:
     """Follow a run that was started elsewhere; wait for one that has not begun."""
-    from fedsuite.records.folder import RunFolder, seek_run
+    from fedsuite.records.folder import LATEST, RunFolder, find_run, seek_run
     from fedsuite.records.reader import FAILED
     from fedsuite.terminal.console import make_console
     from fedsuite.terminal.watch import await_run, watch
@@ -53,6 +54,8 @@ def watch(
         return seek_run(name, results_dir)
 
     _refuse_no_name(name, results_dir)
+    if name == LATEST:
+        name = str(find_run(name, results_dir))
     if once and seek() is None:
         print(f"fedsuite: {_not_begun(name, results_dir)}", file=sys.stderr)
         return FAILED
@@ -106,31 +109,6 @@ def _hint(name: str, results_dir: str) -> str:
 
     near = similar_run(name, results_dir)
     return f" Did you mean '{near}'?" if near else ""
-
-
-@commands.command("list", cls=Command)
-def list_choices(
-    what: Annotated[Listed, typer.Argument(metavar="WHAT", help=", ".join(get_args(Listed)))],
-    results_dir: ResultsDir = DEFAULT_RESULTS,
-) -> None:
-    """List algorithms, datasets, models, partitions, runs; configs and suites by their names."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from fedsuite.terminal.console import make_console
-
-    choices = _choices(what, results_dir)
-    if not choices:
-        print(f"There are no {what} in {Path(results_dir).absolute()}.")
-        return
-    console = make_console()
-    longest = max(len(name) for name, _ in choices)
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(min_width=min(longest, console.width), overflow="fold")
-    table.add_column(overflow="fold")
-    for name, summary in choices:
-        table.add_row(Text(name, "bold"), Text(summary))
-    console.print(table, highlight=False)
 
 
 @commands.command("keys", cls=Command, hidden=True)
@@ -198,42 +176,3 @@ def _print_settings(found: Mapping[str, dataclasses.Field[Any]]) -> None:
         cells = (key, spell(field.default), allowed(field), meaning)
         table.add_row(*(Text(cell) for cell in cells))
     make_console().print(table, highlight=False)
-
-
-def _choices(what: Listed, results_dir: str) -> list[tuple[str, str]]:
-    if what == "runs":
-        return _runs(results_dir)
-    if what == "configs":
-        files = shipped_files(CONFIGS).items()
-        return [(name, path.read_text().partition("\n")[0].strip("# ")) for name, path in files]
-    if what == "suites":
-        return [(n, read_toml(path)["title"]) for n, path in shipped_files(SUITES).items()]
-    from fedsuite.core.plugins import GROUPS, registered
-
-    key = next(key for key, group in GROUPS.items() if group.endswith(what))
-    others = [(name, f"{ref}, of a package") for name, ref in registered(key).items()]
-    return [*_own_choices(what), *others]
-
-
-def _own_choices(what: Listed) -> list[tuple[str, str]]:
-    if what == "algorithms":
-        from fedsuite.registry import ALGORITHMS
-
-        return [(name, entry.summary) for name, entry in sorted(ALGORITHMS.items())]
-    if what == "datasets":
-        from tasks.datasets import DATASETS
-
-        return [(n, f"{s.summary} (model {s.default_model})") for n, s in DATASETS.items()]
-    if what == "models":
-        from tasks.models import MODELS
-
-        return [(n, f"{s.summary} ({', '.join(s.kinds)})") for n, s in MODELS.items()]
-    from tasks.partitions import PARTITIONS
-
-    return [(name, scheme.summary) for name, scheme in PARTITIONS.items()]
-
-
-def _runs(results_dir: str) -> list[tuple[str, str]]:
-    from fedsuite.records.reader import list_runs
-
-    return [(run.name, run.description) for run in list_runs(Path(results_dir))]

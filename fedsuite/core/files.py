@@ -302,3 +302,17 @@ def _number(value: Any) -> Any:
     if getattr(value, "shape", None) == ():
         return value.item()
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+def is_readable(folder: Path) -> bool:
+    """Return whether this process may list a folder and open what is in it."""
+    effective = os.access in os.supports_effective_ids
+    return os.access(folder, os.R_OK | os.X_OK, effective_ids=effective)
+
+
+def unreadable(folder: Path) -> str:
+    """Say of a folder that it cannot be read."""
+    return (
+        f"{folder.absolute()} cannot be read: it belongs to another user. Ask for permission to "
+        "read it, or copy it as that user."
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fedsuite.core.processes import Process, stop
 from fedsuite.core.settings import UserError
@@ -52,6 +53,25 @@ class Status:
         """Whether every process is running and every SuperNode connected."""
         everyone = self.online >= len(self.federation.nodes)
         return self.healthy and everyone and all(self.running.values())
+
+    def document(self) -> dict[str, Any]:
+        """Return it as ``fedsuite deploy status --json`` prints it."""
+        federation, end = self.federation, self.certificate_expires
+        return {
+            "complete": self.complete,
+            "connection": federation.connection,
+            "address": f"127.0.0.1:{federation.port}",
+            "tls": federation.tls,
+            "auth": federation.auth,
+            "healthy": self.healthy,
+            "online": self.online,
+            "nodes": len(federation.nodes),
+            "processes": [
+                {"name": name, "running": running, "log": str(federation.log(name))}
+                for name, running in self.running.items()
+            ],
+            "certificate_expires": end.isoformat() if end else None,
+        }
 
 
 def up(

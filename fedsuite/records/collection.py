@@ -20,6 +20,7 @@ from fedsuite.records.folder import (
     REPORT_RUNS,
     RunFolder,
     SuiteFolder,
+    match_run,
     run_folders,
     subfolders,
 )
@@ -28,6 +29,7 @@ from fedsuite.records.reader import Run, read_run
 
 LONGEST_SETTING = 48
 DEFAULT_METRIC = FINAL_SCORES[0].name
+METHOD = "method"  # the label of what is compared, unless a suite has one of its own
 # Settings that do not tell experiments apart.
 UNIMPORTANT = frozenset(
     "algo seed device client-threads checkpoint-every tracking algo-settings".split()
@@ -69,7 +71,7 @@ class Collection:
     metric: str = DEFAULT_METRIC
     better: str = HIGHER
     also: Mapping[str, str] = field(default_factory=dict)
-    rows: str = "method"
+    rows: str = METHOD
     columns: Sequence[str] = ("dataset",)
     command: str = ""
     note: str = ""
@@ -142,11 +144,13 @@ def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def open_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Collection:
-    """Open a run, a suite or a folder of runs, by its path or its name in the results folder."""
-    for folder in (Path(name), Path(results_dir) / name):
-        if os.path.isdir(folder):
-            break
-    else:
+    """Open a run, a suite or a folder of runs, by its path or its name in the results folder.
+
+    A run may also be named as :func:`find_run` finds it.
+    """
+    places = (Path(name), Path(results_dir) / name)
+    folder = next(filter(os.path.isdir, places), None) or match_run(name, results_dir)
+    if folder is None:
         raise UserError(
             f"There is no folder '{name}' in the current directory nor in "
             f"{Path(results_dir).absolute()}. Give a run, a suite's folder or a folder of runs."
@@ -180,7 +184,7 @@ def lay_out(name: str, runs: Sequence[Run]) -> Collection:
     for run in runs:
         if run.config:
             labels = {k: run.config.get(k, "") for k in across}
-            labels |= {"method": method(run, readable), "seed": run.config["seed"]}
+            labels |= {METHOD: method(run, readable), "seed": run.config["seed"]}
             run = replace(run, labels=labels)
         labelled.append(run)
     collection = Collection(name, name, labelled, metric=_score(readable), columns=across)

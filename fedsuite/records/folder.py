@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsuite.core.files import absolute_path, is_locked, read_document
+from fedsuite.core.files import absolute_path, is_locked, is_readable, read_document, unreadable
 from fedsuite.core.plugins import short_name
 from fedsuite.core.settings import UserError, invalid, shown, suggest
 from fedsuite.records.provenance import META, RUN_ID
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fedsuite.config import RunConfig
 
 DEFAULT_RESULTS = "runs"
+LATEST = "latest"  # the name of whichever run began last, unless a run has that name
+MAX_NAMED = 10
 PRIVATE_FOLDER = 0o700
 DIVERGED = "training diverged: "  # begins the reason of a run that a resume would only repeat
 REPORT_PAGE, REPORT_RUNS = "index.html", "runs.csv"  # a folder with both is a report
@@ -314,11 +316,14 @@ def default_name(config: RunConfig) -> str:
 
 
 def find_run(name: str, results_dir: str) -> Path:
-    """Return a run's folder by its path, or by its name inside the results folder."""
-    found = seek_run(name, results_dir)
+    """Return a run's folder by its path, or as the results folder has it.
+
+    There it goes by its name, by how its name alone begins, or as ``latest``, which began last.
+    """
+    found = seek_run(name, results_dir) or match_run(name, results_dir)
     if found is not None:
         return found
-    known = [folder.name for folder in run_folders(Path(results_dir))]
+    known = all_runs(Path(results_dir))
     raise UserError(
         f"There is no run '{shown(name)}' in {Path(results_dir).absolute()}. "
         + (suggest(name, known) if known else "That folder has no runs yet.")
@@ -326,25 +331,62 @@ def find_run(name: str, results_dir: str) -> Path:
 
 
 def seek_run(name: str, results_dir: str) -> Path | None:
-    """Return a run's folder as :func:`find_run` does; None if there is no such run."""
+    """Return a run's folder by its path or whole name; None if there is no such run."""
     for folder in (Path(results_dir) / name, Path(name)):
         if RunFolder(folder).exists:
             return folder.absolute()
-        if name and os.path.isdir(folder) and not _is_readable(folder):
-            raise UserError(_unreadable(folder))
+        if name and os.path.isdir(folder) and not is_readable(folder):
+            raise UserError(unreadable(folder))
     return None
+
+
+def match_run(name: str, results_dir: str) -> Path | None:
+    """Return the latest run, or the only one whose name begins so; None if there is none."""
+    runs = all_runs(Path(results_dir))
+    if name == LATEST:
+        begun = [run for run in runs.values() if run.exists]
+        return max(begun, key=_began).path.absolute() if begun else None
+    found = [known for known in runs if name and known.startswith(name)]
+    if len(found) > 1:
+        more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+        raise UserError(
+            f"The names of {len(found)} runs in {Path(results_dir).absolute()} begin with "
+            f"'{shown(name)}': {', '.join(found[:MAX_NAMED])}{more}. Write more of one."
+        )
+    return runs[found[0]].path.absolute() if found else None
+
+
+def _began(run: RunFolder) -> tuple[float, float]:
+    """Return when a run began, as it has recorded and, to tell a second's runs apart, its file."""
+    try:
+        recorded = datetime.fromisoformat(run.read_provenance()["started"]).timestamp()
+    except (UserError, OSError, ValueError, TypeError, KeyError):
+        recorded = 0.0
+    return recorded, run.config_file.stat().st_mtime
 
 
 def similar_run(name: str, results_dir: str) -> str:
     """Return the name of the run that is nearest to a name, "" if none is near."""
-    known = [folder.name for folder in run_folders(Path(results_dir))]
+    known = all_runs(Path(results_dir))
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
 
 
 def run_folders(results: Path) -> list[RunFolder]:
     """Return the runs in a folder, by name; also folders of which nobody here can tell."""
     folders = map(RunFolder, subfolders(results))
-    return [folder for folder in folders if folder.exists or not _is_readable(folder.path)]
+    return [folder for folder in folders if folder.exists or not is_readable(folder.path)]
+
+
+def all_runs(results: Path) -> dict[str, RunFolder]:
+    """Return the runs in a folder and in folders below by name, e.g. ``a-suite/fedavg-s1``."""
+    found = {}
+    for folder in map(RunFolder, subfolders(results)):
+        if folder.exists or not is_readable(folder.path):
+            found[folder.name] = folder
+        elif not folder.path.is_symlink():
+            below = all_runs(folder.path).items()
+            found |= {f"{folder.name}/{name}": run for name, run in below}
+    return found
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -354,16 +396,4 @@ def subfolders(folder: Path) -> list[Path]:
     try:
         return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     except PermissionError:
-        raise UserError(_unreadable(folder)) from None
-
-
-def _is_readable(folder: Path) -> bool:
-    effective = os.access in os.supports_effective_ids
-    return os.access(folder, os.R_OK | os.X_OK, effective_ids=effective)
-
-
-def _unreadable(folder: Path) -> str:
-    return (
-        f"{folder.absolute()} cannot be read: it belongs to another user. Ask for permission to "
-        "read it, or copy it as that user."
-    )
+        raise UserError(unreadable(folder)) from None

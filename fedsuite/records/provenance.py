@@ -32,6 +32,13 @@ def provenance(config: RunConfig, engine: str, split: str) -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str]:
+    """Return the versions that results and problems may depend on, importing none of it."""
+    ours, *others = PACKAGES
+    found = {ours: _version(ours), "python": platform.python_version()}
+    return found | {name: _version(name) for name in others}
+
+
 def _version(package: str) -> str:
     try:
         return metadata.version(package)

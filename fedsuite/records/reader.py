@@ -14,7 +14,7 @@ from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, counted
 from fedsuite.metrics import FINAL_SCORES, LEAST_CPU_SHARE, Metric, find_metric
 from fedsuite.records.checks import check_config, check_summary, is_client_row, is_number
-from fedsuite.records.folder import RunFolder, RunState, run_folders
+from fedsuite.records.folder import RunFolder, RunState, all_runs
 from fedsuite.records.history import LiveHistory, curve, last_round, score_curve
 from fedsuite.records.provenance import META
 from fedsuite.records.summary import missing_sentence
@@ -179,9 +179,9 @@ def read_summary(files: RunFolder) -> dict[str, Any]:
     return summary
 
 
-def list_runs(results: Path) -> list[Run]:
-    """Read the runs of a folder, by name."""
-    return [read_run(folder.path) for folder in run_folders(results)]
+def list_runs(results: Path) -> dict[str, Run]:
+    """Read the runs of a folder and of folders below, by name."""
+    return {name: read_run(folder.path) for name, folder in all_runs(results).items()}
 
 
 class RunReader:

@@ -3,112 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
-
-from rich.console import Console, JustifyMethod
-from rich.markup import escape
-from rich.table import Table
+from dataclasses import replace
 
 from fedsuite.config import FOLLOWS_ALGO
 from fedsuite.core.settings import UserError, invalid, suggest
 from fedsuite.metrics import HIGHER, LOWER, ROUND_SCORES, TO_TARGET, find_metric
 from fedsuite.records.checks import is_number
-from fedsuite.records.collection import Collection, lay_out, open_collection
+from fedsuite.records.collection import METHOD, Collection, lay_out, open_collection
 from fedsuite.records.reader import Run
-from fedsuite.report.cells import (
-    NONE,
-    busy_note,
-    mean_and_deviation,
-    target_text,
-    targets_of,
-    values_by_seed,
-)
-from fedsuite.report.curves import mean_curve
-from fedsuite.report.statistics import Difference, deviation, mean, paired_difference
-from fedsuite.terminal.braille import NAME_LETTERS, plot_curves
-from fedsuite.terminal.console import make_console
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from fedsuite.report.cells import busy_note, target_text, targets_of, values_by_seed
+from fedsuite.report.compared import Compared, Comparison, SettingCompared
+from fedsuite.report.grouping import group_by
+from fedsuite.report.significance import examine
+from fedsuite.report.statistics import Difference, paired_difference
 
 BASELINE = "fedavg"
-MAX_CURVES = 8
-INTERVAL_NOTE = (
-    "The interval contains the true mean difference with 95 % confidence, if differences over "
-    "seeds are normally distributed. Of 20 comparisons of equal methods, one interval is expected "
-    "to exclude zero by chance."
-)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One method in one setting against the reference."""
-
-    method: str
-    values: Sequence[float]
-    difference: Difference | None
-    verdict: str
-
-
-@dataclass(frozen=True)
-class SettingCompared:
-    """The methods in one setting; ``notes`` say what numbers depend on, or why there are none."""
-
-    name: str
-    reference: str
-    rows: Sequence[Comparison]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How methods compare in every setting that their runs share."""
-
-    collection: Collection
-    metric: str
-    settings: Sequence[SettingCompared]
-    notes: Sequence[str]
-
-    @cached_property
-    def table(self) -> DataFrame:
-        """A row per setting and method, in the metric's unit.
-
-        ``low`` and ``high`` are the ends of the 95 % interval of the difference from the reference.
-        """
-        from pandas import DataFrame
-
-        rows = [_cells(at, row) for at in self.settings for row in at.rows]
-        numbers = dict.fromkeys(("mean", "std", "difference", "low", "high"), float)
-        columns = ["setting", "method", "seeds", *numbers, "verdict"]
-        return DataFrame(rows, columns=columns).astype(numbers)
-
-    def show(self) -> None:
-        """Print curves, tables and notes, as ``fedsuite compare`` does."""
-        print_compared(self, make_console())
-
-    def __repr__(self) -> str:
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False))
+ONE_POINT = 1.0
 
 
 def compare(
-    names: Sequence[str], results_dir: str, metric: str = "", against: str = ""
+    names: Sequence[str], results_dir: str, metric: str = "", against: str = "", by: str = ""
 ) -> Compared:
-    """Compare methods in every setting that their runs share."""
+    """Compare methods, or the values of the key ``by``, in every setting that their runs share."""
     collection, left_out = gather(names, results_dir)
+    collection = group_by(collection, by) if by else collection
     metric = metric or collection.metric
     methods = collection.row_names()
+    if against and f"{by}={against}" in methods:
+        against = f"{by}={against}"
     if against and against not in methods:
         raise invalid("--against", against, f"these runs have {', '.join(methods)}.")
     scored = scored_methods(collection, metric)
-    _refuse_nothing(collection, metric, scored)
+    _refuse_nothing(collection, metric, scored, f"values of {by}" if by else "methods")
     notes = [f"left out: {run.name}, {run.state}. {run.note}" for run in left_out]
     settings = [_compare_in(collection, at, here, metric, against) for at, here in scored.items()]
-    return Compared(collection, metric, settings, [*notes, *collection.remarks])
+    notes += collection.remarks
+    return Compared(collection, metric, _tested(settings, metric), notes, by or METHOD)
+
+
+def _tested(settings: Sequence[SettingCompared], metric: str) -> list[SettingCompared]:
+    """Add what tests say, corrected for all comparisons that are shown."""
+    gap = ONE_POINT if find_metric(metric).share else None
+    family = [row.differences for at in settings for row in at.rows if row.differences]
+    found = iter(examine(family, gap))
+    return [
+        replace(
+            at,
+            rows=[
+                replace(row, evidence=next(found)) if row.differences else row for row in at.rows
+            ],
+        )
+        for at in settings
+    ]
 
 
 def _compare_in(
@@ -129,30 +75,6 @@ def _compare_in(
         *measurement_notes(collection, column, metric),
     ]
     return SettingCompared(column, reference, rows, notes)
-
-
-def print_compared(compared: Compared, console: Console) -> None:
-    """Print how methods compare."""
-
-    def print_plain(lines: Sequence[str]) -> None:
-        for line in lines:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    print_plain(compared.notes)
-    for at in compared.settings:
-        console.print(f"\n[bold]{escape(at.name)}[/bold]", highlight=False)
-        draw(compared.collection, at.name, console)
-        if at.rows:
-            console.print(_table(at.rows, at.reference, compared.metric))
-        print_plain(at.notes)
-    console.print(INTERVAL_NOTE, style="dim", highlight=False)
-
-
-def _cells(at: SettingCompared, row: Comparison) -> list[object]:
-    gap = row.difference
-    numbers = [gap.mean, gap.low, gap.high] if gap else [None] * 3
-    centre, spread = mean(row.values), deviation(row.values)
-    return [at.name, row.method, len(row.values), centre, spread, *numbers, row.verdict]
 
 
 def gather(names: Sequence[str], results_dir: str) -> tuple[Collection, list[Run]]:
@@ -180,15 +102,17 @@ def scored_methods(collection: Collection, metric: str) -> dict[str, list[str]]:
     }
 
 
-def _refuse_nothing(collection: Collection, metric: str, scored: dict[str, list[str]]) -> None:
-    """Refuse to compare if no setting has two methods with the metric."""
+def _refuse_nothing(
+    collection: Collection, metric: str, scored: dict[str, list[str]], what: str
+) -> None:
+    """Refuse to compare if no setting has two methods, or values, with the metric."""
     if not any(scored.values()):
         fields = {k for run in collection.runs for k, v in run.summary.items() if is_number(v)}
         raise UserError(f"No finished run has the metric '{metric}'. {suggest(metric, fields)}")
     if all(len(here) < 2 for here in scored.values()):
         who = "; ".join(f"{', '.join(here) or 'none'} in {at}" for at, here in scored.items())
         raise UserError(
-            f"No two methods ran in the same setting, so there is nothing to compare: {who}."
+            f"No two {what} ran in the same setting, so there is nothing to compare: {who}."
         )
 
 
@@ -213,7 +137,7 @@ def compare_column(
         elif own:
             difference = paired_difference(differences) if differences else None
             text = verdict(difference, better)
-            rows.append(Comparison(row, list(own.values()), difference, text))
+            rows.append(Comparison(row, list(own.values()), difference, text, differences))
     return rows
 
 
@@ -309,43 +233,3 @@ def methods_without(collection: Collection, column: str, metric: str) -> list[st
     known = [row for row in without if by_seed(collection, row, column, other)]
     hint = f" --metric {other} compares them." if known and metric != other else ""
     return [f"Without {find_metric(metric).title}: {', '.join(without)}.{hint}"]
-
-
-def draw(collection: Collection, column: str, console: Console) -> None:
-    """Plot the mean accuracy (of global models, else the clients' own) of methods by round."""
-    for metric in ROUND_SCORES:
-        series: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
-        for row in collection.row_names()[:MAX_CURVES]:
-            usable = collection.usable(row, column)
-            curves = [points for run in usable if (points := run.curve(metric.name))]
-            line = mean_curve(metric, curves, [{} for _ in curves])
-            if line is not None:
-                series[row] = line[0], line[1]
-        if series:
-            names = min(NAME_LETTERS, max(map(len, series)))
-            room = max(40, min(60, console.width - 12 - names))
-            console.print(plot_curves(series, width=room, x_label=f"{metric.heading} by round"))
-            return
-
-
-def _table(rows: Sequence[Comparison], reference: str, metric: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    described, against = find_metric(metric), f"difference from {escape(reference)}"
-    for heading in ("method", "seeds", described.heading, against, "95 % interval", ""):
-        side: JustifyMethod = "left" if heading in ("method", "") else "right"
-        table.add_column(heading, justify=side, overflow="fold")
-    digits = described.digits
-    most = max(len(row.values) for row in rows)
-    for row in rows:
-        gap, interval = "", ""
-        if row.difference is not None:
-            pairs = row.difference.pairs
-            some = f" ({pairs} in common)" if pairs < most else ""
-            gap = f"{row.difference.mean:+.{digits}f}{some}"
-            interval = NONE
-            if row.difference.low is not None and row.difference.high is not None:
-                ends = (row.difference.low, row.difference.high)
-                interval = " to ".join(f"{end:+.{digits}f}" for end in ends)
-        texts = [str(len(row.values)), mean_and_deviation(row.values, digits), gap, interval]
-        table.add_row(escape(row.method), *texts, row.verdict)
-    return table

@@ -48,12 +48,12 @@ def paired_difference(differences: Sequence[float]) -> Difference:
     Equal differences other than zero have none: a few seeds that agree are not certain.
     """
     centre, spread = mean(differences), deviation(differences)
-    if spread is None or _is_no_evidence(spread, centre):
+    if spread is None or is_no_evidence(spread, centre):
         return Difference(len(differences), centre, None, None)
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     count = len(differences)
-    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * spread / math.sqrt(count)
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(count)
     return Difference(count, centre, centre - half, centre + half)
 
 
@@ -63,19 +63,19 @@ def unpaired_difference(ones: Sequence[float], others: Sequence[float]) -> Diffe
     spreads = deviation(ones), deviation(others)
     if spreads[0] is None or spreads[1] is None:
         return Difference(0, centre, None, None)
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     a, b = spreads[0] ** 2 / len(ones), spreads[1] ** 2 / len(others)
-    if _is_no_evidence(math.sqrt(a + b), centre):
+    if is_no_evidence(math.sqrt(a + b), centre):
         return Difference(0, centre, None, None)
     if a + b == 0.0:
         return Difference(0, centre, centre, centre)
     freedom = (a + b) ** 2 / (a**2 / (len(ones) - 1) + b**2 / (len(others) - 1))
-    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(a + b)
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(a + b)
     return Difference(0, centre, centre - half, centre + half)
 
 
-def _is_no_evidence(spread: float, centre: float) -> bool:
+def is_no_evidence(spread: float, centre: float) -> bool:
     """Return whether there is a difference and, but for rounding, no spread to judge it by."""
     return centre != 0.0 and spread <= ROUNDING * abs(centre)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import re
 import tomllib
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy
 import pytest
 from run_folders import write_run
 
 from fedsuite.cli import deploy as deploy_commands
-from fedsuite.cli import show as show_commands
+from fedsuite.cli import listing
 from fedsuite.cli.main import main
 from fedsuite.cli.parsing import repeat_options
 from fedsuite.cli.run import read_settings
 from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
 from fedsuite.deploy import certificates
+from fedsuite.deploy.federation import Federation, SuperNode
+from fedsuite.deploy.lifecycle import Status
 from fedsuite.flower import connections
 from fedsuite.records.folder import RunFolder
 
@@ -209,7 +215,7 @@ def test_an_interrupt_ends_with_status_130(
     def interrupt(*_: str) -> list[tuple[str, str]]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(show_commands, "_choices", interrupt)
+    monkeypatch.setattr(listing, "_entries", interrupt)
     assert say(capsys, "list", "models", status=130) == "fedsuite: interrupted\n"
 
 
@@ -245,7 +251,12 @@ def test_several_values_reach_the_command(
 
 def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert say(capsys, "--version") == f"{project['version']}\n"
+    first, second, *others = say(capsys, "--version").splitlines()
+    assert first == f"fedsuite {project['version']}"
+    assert second == f"python {platform.python_version()}"
+    names = [line.split()[0] for line in others]
+    assert names == ["flwr", "torch", "numpy", "flwr-datasets", "ray"]
+    assert f"numpy {numpy.__version__}" in others
 
 
 @pytest.mark.parametrize(
@@ -261,6 +272,46 @@ def test_lists(capsys: pytest.CaptureFixture[str], what: str) -> None:
         "suites": "Demo: the four papers' methods, FedAvg and FedProx on digits",
     }
     assert sample[what] in say(capsys, "list", what)
+    entries = json.loads(say(capsys, "list", what, "--json"))
+    assert any(sample[what] in str(value) for entry in entries for value in entry.values())
+    assert all(entry["name"] for entry in entries)
+
+
+def test_suites_are_listed_with_their_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo: six methods, two seeds; at small scale one."""
+    line = next(line for line in say(capsys, "list", "suites").splitlines() if "Demo" in line)
+    assert "(12 runs, 6 at small scale)" in line
+    entries = json.loads(say(capsys, "list", "suites", "--json"))
+    (demo,) = [entry for entry in entries if entry["name"] == "demo"]
+    assert (demo["runs"], demo["runs_small"]) == (12, 6)
+
+
+def test_the_state_of_a_federation_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = (SuperNode(0, 9001, {}), SuperNode(1, 9002, {}))
+    plan = Federation(tmp_path, "mark", True, False, 8000, 8001, tmp_path, nodes)
+    end = datetime(2027, 1, 2, tzinfo=UTC)
+    found = Status(plan, {"superlink": True, "node-0": False}, True, 1, end)
+    monkeypatch.setattr("fedsuite.deploy.lifecycle.status", lambda _: found)
+    said = json.loads(say(capsys, "deploy", "status", "--json", status=1))
+    processes = said.pop("processes")
+    assert said == {
+        "complete": False,
+        "connection": "local-deployment",
+        "address": "127.0.0.1:8000",
+        "tls": True,
+        "auth": False,
+        "healthy": True,
+        "online": 1,
+        "nodes": 2,
+        "certificate_expires": "2027-01-02T00:00:00+00:00",
+    }
+    assert [(p["name"], p["running"]) for p in processes] == [
+        ("superlink", True),
+        ("node-0", False),
+    ]
+    assert processes[1]["log"] == str(tmp_path / "logs" / "node-0.log")
 
 
 @pytest.mark.parametrize("command", ["settings", "keys"])

@@ -43,10 +43,12 @@ LIGHT = [
     ("list models", 0),
     ("list partitions", 0),
     ("list runs", 0),
+    ("list runs --json", 0),
     ("list configs", 0),
     ("list suites", 0),
     ("settings", 0),
     ("settings taco", 0),
+    ("show latest --json", 0),
     ("show mine", 0),
 ]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from run_folders import write_run
+from run_folders import write_run, write_suite
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
@@ -44,7 +44,7 @@ def test_every_run_is_listed_with_its_state_and_its_score(results: Path) -> None
     live = RunRecord.create(parse({"results-dir": str(results), "run-name": "live"}), {})
     live.add_round({"round": 0, "accuracy": 0.125, "wall_seconds": 0.1}, [])
     try:
-        runs = {run.name: run for run in list_runs(results)}
+        runs = list_runs(results)
     finally:
         live.close()
     assert {name: run.state for name, run in runs.items()} == {
@@ -69,8 +69,34 @@ def test_the_command_lists_them_all(results: Path, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     for name in ("good", "zero", "own", "left", "cut", "torn", "odd", "list"):
         assert any(line.split()[0] == name for line in out.splitlines() if line.strip())
-    assert "accuracy 0.0000" in out
+    assert "accuracy 0.0000" in out and "local on digits" in out
 
 
 def test_no_folder_is_no_runs(tmp_path: Path) -> None:
-    assert list_runs(tmp_path / "nowhere") == []
+    assert list_runs(tmp_path / "nowhere") == {}
+
+
+def test_runs_of_suites_and_folders_are_listed_too(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(results / "demo")
+    write_run(results / "old" / "may", "deep", "taco", [0.1, 0.5])
+    (results / "demo" / "loop").symlink_to(results)
+    names = list(list_runs(results))
+    assert "demo/taco-s1" in names and "old/may/deep" in names
+    assert len(names) == 8 + 12 + 1
+    assert main(["list", "runs", "--results-dir", str(results)]) == 0
+    assert "old/may/deep" in capsys.readouterr().out
+
+
+def test_runs_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "runs", "--json", "--results-dir", str(results)]) == 0
+    entries = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    own = entries["own"]
+    assert own["folder"] == str(results / "own")
+    assert (own["state"], own["algo"], own["dataset"]) == ("finished", "local", "digits")
+    assert (own["seed"], own["round"]) == (0, 1)
+    assert (own["metric"], own["value"]) == ("personal_accuracy", 0.75)
+    assert entries["cut"]["state"] == "broken" and entries["cut"]["algo"] is None
+    assert main(["list", "runs", "--json", "--results-dir", str(results / "nowhere")]) == 0
+    assert json.loads(capsys.readouterr().out) == []

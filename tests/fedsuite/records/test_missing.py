@@ -17,7 +17,8 @@ from fedsuite.records.summary import missing_sentence
 from fedsuite.records.writer import RunRecord
 from fedsuite.report import markdown
 from fedsuite.report.build import build
-from fedsuite.report.compare import compare, print_compared
+from fedsuite.report.compare import compare
+from fedsuite.report.comparison_text import print_compared
 
 LACKS = "25 % of the client updates are missing (2)"
 

@@ -22,7 +22,8 @@ from fedsuite.report import html, markdown
 from fedsuite.report.best import explain, marks
 from fedsuite.report.build import build
 from fedsuite.report.cells import Cell, Target, busy_note, cells
-from fedsuite.report.compare import compare, print_compared
+from fedsuite.report.compare import compare
+from fedsuite.report.comparison_text import print_compared
 from fedsuite.report.costs import to_target
 from fedsuite.report.document import Document, Picture, ReportTable, Section
 from fedsuite.report.results import results_csv, results_table

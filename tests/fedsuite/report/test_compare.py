@@ -13,13 +13,8 @@ from run_folders import write_run
 from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
 from fedsuite.records.reader import read_run
-from fedsuite.report.compare import (
-    compare,
-    compare_column,
-    gather,
-    print_compared,
-    verdict,
-)
+from fedsuite.report.compare import compare, compare_column, gather, verdict
+from fedsuite.report.comparison_text import print_compared
 from fedsuite.report.statistics import deviation, paired_difference
 from fedsuite.terminal.braille import plot_curves
 from fedsuite.terminal.show import show
