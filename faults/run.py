@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from faults.network import HOST_ADDRESS, namespace
 from faults.watched import CLIENTS, WatchedRun
 from fedsuite.core.processes import Process, kill, stop
@@ -104,7 +106,8 @@ class DisturbedRun(WatchedRun):
 
     def _signal_node(self, number: signal.Signals) -> None:
         for member in self._process(self.target.name).family():
-            member.send_signal(number)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                member.send_signal(number)
 
 
 def plain_federation(folder: Path, seed: int, **options: Any) -> Federation:

@@ -79,7 +79,6 @@ def survey(folder: Path) -> list[Machine]:
     mark = folder / f".{token}"
     mark.write_text(token)
     try:
-        nodes = [node for node in _nodes() if node["Alive"]]
         machines = [
             Machine(
                 node_id=node["NodeID"],
@@ -88,7 +87,7 @@ def survey(folder: Path) -> list[Machine]:
                 gpus=node["Resources"].get("GPU", 0.0),
                 **answer,
             )
-            for node, answer in zip(nodes, _ask(nodes, str(mark), token), strict=True)
+            for node, answer in _ask(_alive(), str(mark), token)
         ]
     finally:
         mark.unlink()
@@ -158,14 +157,18 @@ def describe_cluster(machines: Sequence[Machine], slots: int) -> str:
     return f"on a Ray cluster of {counted(len(machines), 'machine')}, {counted(slots, 'worker')}"
 
 
-def _nodes() -> list[dict[str, Any]]:
+def _alive() -> list[dict[str, Any]]:
     import ray
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return nodes
+    return [node for node in nodes if node["Alive"]]
 
 
-def _ask(nodes: Sequence[Any], mark: str, token: str) -> list[dict[str, Any]]:
+def _ask(nodes: Sequence[Any], mark: str, token: str) -> list[tuple[Any, dict[str, Any]]]:
+    """Return machines with their answers; one that turns out to be gone is left out.
+
+    Ray notices some seconds late that a machine has died.
+    """
     import ray
     from ray.exceptions import GetTimeoutError, RayError
 
@@ -174,18 +177,20 @@ def _ask(nodes: Sequence[Any], mark: str, token: str) -> list[dict[str, Any]]:
     for node, future in zip(nodes, futures, strict=True):
         address = node["NodeManagerAddress"]
         try:
-            answers.append(ray.get(future, timeout=ANSWER_SECONDS))
-        except GetTimeoutError:
+            answers.append((node, ray.get(future, timeout=ANSWER_SECONDS)))
+        except RayError as error:
+            if node["NodeID"] not in [known["NodeID"] for known in _alive()]:
+                continue
+            if not isinstance(error, GetTimeoutError):
+                reason = clean_line(str(error).strip().splitlines()[-1], 200)
+                raise UserError(
+                    f"The machine {address} of the Ray cluster cannot run fedsuite ({reason}). "
+                    "Install the same version there, in the environment that Ray was started from."
+                ) from error
             raise UserError(
                 f"The machine {address} of the Ray cluster gave no answer within "
                 f"{ANSWER_SECONDS:.0f} s. Is it overloaded, or gone?"
             ) from None
-        except RayError as error:
-            reason = clean_line(str(error).strip().splitlines()[-1], 200)
-            raise UserError(
-                f"The machine {address} of the Ray cluster cannot run fedsuite ({reason}). Install "
-                "the same version there, in the environment that Ray was started from."
-            ) from error
     return answers
 
 

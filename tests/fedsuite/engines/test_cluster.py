@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import processes
 import pytest
@@ -120,6 +121,40 @@ def test_where_no_cluster_is_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch)
         clusters.connected("10.0.0.1:6379"),
     ):
         pass
+
+
+def test_a_machine_that_turns_out_to_be_gone_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray lists it for some seconds more; one that is there and fails is refused."""
+    import ray
+    from ray.exceptions import TaskUnschedulableError
+
+    def node(name: str) -> dict[str, Any]:
+        return {"NodeID": name, "NodeManagerAddress": name, "Resources": {"CPU": 1.0}}
+
+    def get(name: str, timeout: float) -> dict[str, Any]:
+        if name == "lost":
+            raise TaskUnschedulableError("doesn't exist any more")
+        return clusters.describe_machine(str(marked[0]), "other")
+
+    marked: list[str] = []
+
+    def on_machine(function: Any, name: str) -> Any:
+        def remote(mark: str, token: str) -> str:
+            marked.append(mark)
+            return name
+
+        return SimpleNamespace(remote=remote)
+
+    listed = [[node("near"), node("lost")], [node("near")]]
+    monkeypatch.setattr(clusters, "_alive", lambda: listed.pop(0))
+    monkeypatch.setattr(clusters, "on_machine", on_machine)
+    monkeypatch.setattr(ray, "get", get)
+    assert [machine.address for machine in clusters.survey(tmp_path)] == ["near"]
+    listed += [[node("near"), node("lost")]] * 2
+    with pytest.raises(UserError, match="The machine lost of the Ray cluster cannot run fedsuite"):
+        clusters.survey(tmp_path)
 
 
 @pytest.fixture(scope="module")
