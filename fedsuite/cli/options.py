@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import click
@@ -9,7 +10,8 @@ import typer
 from typer.models import OptionInfo
 
 from fedsuite.cli import completion
-from fedsuite.cli.parsing import node_count, share
+from fedsuite.cli.parsing import node_count, positive, share
+from fedsuite.core.settings import UserError
 from fedsuite.engines.table import AUTO, AUTO_SUMMARY, DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -17,6 +19,7 @@ STATUSES = (
     "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing (or scores, "
     "or models), 130 or 143 interrupted by Ctrl-C or SIGTERM."
 )
+LONG_SECONDS = 3600.0
 engine_names = click.Choice(tuple(ENGINES))
 _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)
 
@@ -107,3 +110,38 @@ Gpus = Annotated[
         show_default=False,
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        parser=positive,
+        help="runs at a time, of several (default: as many as cores allow)",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="list the runs with estimates of time and memory, and start none",
+        show_default=False,
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="start several runs also if they take over an hour", show_default=False
+    ),
+]
+
+
+def confirm_long(seconds: float, text: str) -> None:
+    """Ask whether to start runs that take over an hour; refuse if there is nobody to ask."""
+    if seconds <= LONG_SECONDS:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"This takes {text}, and there is no terminal to ask. Add --yes to start.")
+    print(f"This takes {text}. Start? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("Nothing was started.")

@@ -62,7 +62,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite file at one scale."""
+    """A suite file at one scale; or a sweep, which has no file but the words of its command.
+
+    The ``path`` of a sweep is its name.
+    """
 
     path: Path
     scale: str
@@ -74,11 +77,17 @@ class Suite:
     columns: list[str]
     paper: list[str]
     plans: list[Plan]
+    sweep: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The suite's name and its folder's; at small scale it ends in -small."""
-        return self.path.stem + ("-small" if self.small else "")
+        return self.stem + ("-small" if self.small else "")
+
+    @property
+    def stem(self) -> str:
+        """The suite's name at any scale."""
+        return self.path.name if self.sweep else self.path.stem
 
     @property
     def small(self) -> bool:
@@ -93,7 +102,8 @@ class Suite:
         try:
             return parse(plan.settings | dict(changes or {}), foreign="ignore", idle="reset")
         except UserError as error:
-            raise UserError(f"{self.path}, run {describe_labels(plan.labels)}: {error}") from None
+            where = "" if self.sweep else f"{self.path}, "
+            raise UserError(f"{where}run {describe_labels(plan.labels)}: {error}") from None
 
     def numbers(self) -> list[PaperNumber]:
         """Return the numbers that the paper prints for this suite's runs."""

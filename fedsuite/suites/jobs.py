@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from fedsuite.config import RUNTIME_KEYS, RunConfig
 from fedsuite.core.installation import SUITES
 from fedsuite.core.plugins import reference_of
 from fedsuite.core.settings import UserError, kebab
+from fedsuite.core.text import counted
 from fedsuite.metrics import METRICS
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites.code_version import code_version
 from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
+from tasks.dataset_cache import is_local, load_dataset
 from tasks.datasets import is_path
 from tasks.own_files import content_version
 
@@ -88,13 +90,33 @@ def plan_jobs(
     return selected, listed
 
 
+def refuse_missing_data(jobs: Iterable[Job], fetch: bool = True) -> None:
+    """Refuse to start if datasets of runs cannot be opened, and name them all at once.
+
+    Those of the hub are fetched, unless they are only to be looked for here.
+    """
+    problems = {}
+    for task in {job.config.dataset: job.config.task for job in jobs}.values():
+        try:
+            open_data = load_dataset if fetch else is_local
+            open_data(task.dataset, task.data_root, columns=task.columns)
+        except UserError as error:
+            problems[task.dataset] = str(error)
+        except Exception:  # of a dataset from outside: its runs tell, and others continue
+            continue
+    if problems:
+        data = f"The data of {counted(len(problems), 'dataset')} cannot be opened"
+        told = "\n".join(f"- {name}: {problem}" for name, problem in problems.items())
+        raise UserError(f"{data}, so that nothing was started.\n{told}")
+
+
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
     """Return the document that tells a report what the runs beside it are."""
     metric = METRICS[suite.metric]
     also = [METRICS[name] for name in suite.also]
     numbers = suite.numbers()
     return {
-        "name": suite.path.stem,
+        "name": suite.stem,
         "title": suite.title,
         "note": suite.note,
         "scale": suite.scale,
@@ -116,8 +138,10 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
 
 def suite_command(suite: Suite, data_root: str, *options: str) -> str:
     """Return the command that runs the suite, as typed into a shell."""
+    if suite.sweep:
+        return shlex.join(["fedsuite", *suite.sweep, *options])
     shipped = suite.path.parent == SUITES
-    words = ["fedsuite", "suite", suite.path.stem if shipped else str(suite.path)]
+    words = ["fedsuite", "suite", suite.stem if shipped else str(suite.path)]
     words += ["--scale", suite.scale] if suite.small else []
     words += ["--data-root", data_root] if data_root else []
     return shlex.join([*words, *options])
