@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ class SuiteRuns:
 
         return DataFrame(list(self._cells()))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Any:
         """Return all of that as one JSON object, as ``fedsuite suite --json`` prints it."""
         runs = [
             {
@@ -71,7 +72,7 @@ class SuiteRuns:
         ]
         about = {"name": self._collection.name, "command": self._collection.command}
         folder = {"folder": str(self.path), "exit_status": self.exit_status}
-        return {**about, **folder, "runs": runs, "table": list(self._cells())}
+        return _finite({**about, **folder, "runs": runs, "table": list(self._cells())})
 
     @cached_property
     def _collection(self) -> Collection:
@@ -163,7 +164,7 @@ def sweep(
     from fedsuite.suites.sweep import make_sweep
 
     where = _where(jobs, engine, ray_address, gpus)
-    given = {"algo": algo, **flatten(settings or {}), **spell_keywords(keywords)}
+    given = {"algo": algo, **flatten(settings or {}), **spell_keywords(keywords)} | {"algo": algo}
     given = {key: list(v) if isinstance(v, list | tuple | range) else v for key, v in given.items()}
     swept = {key: value for key, value in given.items() if isinstance(value, list)}
     fixed = merge_settings(files, {k: v for k, v in given.items() if k not in swept})
@@ -198,6 +199,15 @@ def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
     if gpus and not ray_address:
         raise UserError("--gpus has no effect without --ray-address. Leave it out.")
     return Where(jobs, engine, ray_address, gpus)
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON does not have by null."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _refuse_other_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ from torch import nn
 from fedsuite import registry
 from fedsuite.config import RUNTIME_KEYS, RunConfig
 from fedsuite.core.files import read_document
-from fedsuite.core.settings import UserError, kebab
+from fedsuite.core.settings import kebab
 from fedsuite.core.text import clean_line, counted
 from fedsuite.core.transport import MEMORY_SHARE
 from fedsuite.engines.choice import Cost, estimate_seconds, measure_cost
@@ -68,7 +68,7 @@ class Estimator:
     """Estimates runs on an engine, by what is in a results folder; each model is measured once."""
 
     def __init__(self, results: Path, engine: str, nodes: int = 1) -> None:
-        self._engine, self._nodes = engine, nodes
+        self._nodes = nodes
         self._finished = list(finished_runs(results, engine))
         self._start = PARALLEL_START_SECONDS if ENGINES[engine].parallel else START_SECONDS
         self._process = psutil.Process().memory_info().rss
@@ -110,10 +110,10 @@ class Estimator:
         try:
             if key not in self._costs:
                 self._costs[key] = measure_cost(module, task, config.batch_size)
-        except Exception as error:  # whatever a model from outside raises
+        except Exception as error:
             return None, f"its model cannot be measured: {clean_line(str(error))}"
         seconds = estimate_seconds(config, task.split, self._costs[key])
-        return seconds / (self._nodes or 1), "a measured step of the model"
+        return seconds / self._nodes, "a measured step of the model"
 
     def _open(self, config: RunConfig) -> tuple[Task, nn.Module] | str:
         """Open a run's data and model, once for all seeds; or say why that is not possible."""
@@ -123,8 +123,8 @@ class Estimator:
             try:
                 here = is_local(task.dataset, task.data_root, task.columns)
                 self._opened[key] = _build(config) if here else "its data are not here yet"
-            except UserError as error:
-                self._opened[key] = str(error)
+            except Exception as error:  # also whatever data and models from outside raise
+                self._opened[key] = clean_line(str(error))
         return self._opened[key]
 
     def _memory(self, config: RunConfig) -> int | None:
@@ -137,7 +137,10 @@ class Estimator:
         model = sum(p.numel() * p.element_size() for p in module.parameters())
         sent = sampled * len(registry.find(config.algo).client.sends) * model
         sent = min(sent, int(MEMORY_SHARE * psutil.virtual_memory().available))  # else on disk
-        batch = activation_bytes(module, task) * config.batch_size
+        try:
+            batch = activation_bytes(module, task) * config.batch_size
+        except Exception:
+            return None
         data = task.dataset.x.nbytes + task.dataset.y.nbytes
         return self._process + data + VECTORS * model + sent + batch
 

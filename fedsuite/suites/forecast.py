@@ -66,13 +66,13 @@ def make_forecast(
     jobs: Sequence[Job], results: Path, engine: str, nodes: int, width: int, memory: bool = False
 ) -> Forecast:
     """Estimate runs; of one that was interrupted, what is left of it."""
-    estimator = Estimator(results, engine, nodes) if jobs else None
-    estimates = {}
+    if not jobs:
+        return NO_FORECAST
+    estimator, estimates = Estimator(results, engine, nodes), {}
     for job in jobs:
-        assert estimator is not None
         estimate = estimator.estimate(job.config, memory)
         estimates[job.name] = estimate.scaled(1 - rounds_done(job) / job.config.num_rounds)
-    return Forecast(estimates, min(width, max(len(jobs), 1)))
+    return Forecast(estimates, min(width, len(jobs)))
 
 
 def forecast_run(config: RunConfig, engine: str, nodes: int, console: Console) -> None:

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RUNTIME_KEYS, RunConfig
+from fedsuite.core.files import read_document
 from fedsuite.core.installation import SUITES
 from fedsuite.core.plugins import reference_of
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.core.text import counted
 from fedsuite.metrics import METRICS
+from fedsuite.records.checks import check_config
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
+from fedsuite.records.reader import DAMAGE, read_summary
 from fedsuite.suites.code_version import code_version
 from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
 from tasks.dataset_cache import is_local, load_dataset
@@ -59,8 +62,13 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended without failing."""
-        return self.files.state.done
+        """Whether the run has ended without failing, and its record can be read."""
+        files = self.files
+        try:
+            check_config(read_document(files.config_file), files.config_file.name)
+            return files.state_with(read_summary(files)).done
+        except DAMAGE:
+            return False
 
     @property
     def begun(self) -> bool:

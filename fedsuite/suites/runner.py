@@ -30,7 +30,7 @@ from fedsuite.records.folder import (
     SuiteFolder,
     make_folder,
 )
-from fedsuite.records.reader import FAILED, INCOMPLETE, read_run
+from fedsuite.records.reader import FAILED, INCOMPLETE
 from fedsuite.records.writer import RunRecord
 from fedsuite.suites.definition import Suite, select
 from fedsuite.suites.forecast import Forecast, make_forecast, show_forecast
@@ -128,7 +128,7 @@ def dry_run(
     data_root: str,
     console: Console,
 ) -> None:
-    """List the runs with what they take, and start none; nothing is written."""
+    """List the runs with what they take, and start none."""
     planned = plan(suite, where, only, results, data_root)
     refuse_missing_data(planned.waiting, fetch=False)
     show_forecast(suite.title, planned.jobs, planned.forecast(memory=True), console)
@@ -136,18 +136,14 @@ def dry_run(
 
 @dataclass(frozen=True)
 class Planned:
-    """The chosen runs, all that the manifest lists, and where some are that are done elsewhere."""
+    """The chosen runs, those to be run, all that the manifest lists, and what is done elsewhere."""
 
     jobs: Sequence[Job]
+    waiting: Sequence[Job]
     listed: Sequence[Job]
     finished: Mapping[str, Path]
     results: Path
     where: Where
-
-    @property
-    def waiting(self) -> list[Job]:
-        """The runs that are to be run."""
-        return [j for j in self.jobs if not _is_done(j) and (j.begun or j.key not in self.finished)]
 
     def forecast(self, memory: bool = False) -> Forecast:
         """Estimate what the runs take that are to be run."""
@@ -167,12 +163,9 @@ def plan(suite: Suite, where: Where, only: Sequence[str], results: Path, data_ro
             "download them from the hub.",
         )
     jobs, listed = plan_jobs(suite, select(suite, only), results, absolute)
-    return Planned(jobs, listed, _finished_elsewhere(results / suite.name), results, where)
-
-
-def _is_done(job: Job) -> bool:
-    """Return whether a run is done and its record can be read."""
-    return read_run(job.folder).done
+    finished = _finished_elsewhere(results / suite.name)
+    waiting = [job for job in jobs if not job.done and (job.begun or job.key not in finished)]
+    return Planned(jobs, waiting, listed, finished, results, where)
 
 
 def _take_up(
@@ -181,7 +174,7 @@ def _take_up(
     """Return a run as it is, copied if it is done elsewhere, or without a damaged record."""
     if job.key in finished and not job.begun:
         _copy(finished[job.key], job.folder)
-    if _is_done(job):
+    if job.done:
         return SuiteRun(job, job.files.state)
     if damage := _damage(job):
         aside = _free_name(job.folder)

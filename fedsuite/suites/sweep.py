@@ -36,6 +36,8 @@ def make_sweep(
     effect on some run; where values of one make no difference, they are one run. ``words`` are
     those of the command. Without a name one is made from the keys.
     """
+    if not swept:
+        raise UserError("A sweep needs several values of a setting, e.g. seed=1,2,3.")
     if not_swept := [key for key in swept if key in PLACES]:
         raise UserError(f"'{not_swept[0]}' takes one value: all runs of a sweep are in one place.")
     shared = {key: value for key, value in fixed.items() if key not in PLACES}

@@ -84,6 +84,7 @@ def test_the_name_says_what_is_swept_and_changes_with_what_is_not() -> None:
         ({"lr": ["0.1", "x"]}, {}, "run algo=fedavg, lr=x: invalid value 'x' for lr"),
         ({"lr": ["0.1", "1e-1"]}, {}, "lr is given the value '0.1' twice"),
         ({"lr": []}, {}, "lr is given no value"),
+        ({}, {}, "A sweep needs several values"),
         ({"results-dir": ["a", "b"]}, {}, "'results-dir' takes one value"),
         ({"lr": [1, 2]}, {"taco.kappa": 1}, "'taco.kappa' is a setting of taco"),
         ({"partition": ["iid", "groups"]}, {"dirichlet-alpha": 0.1}, "has no effect with"),
