@@ -81,7 +81,7 @@ def forecast_run(config: RunConfig, engine: str, nodes: int, console: Console) -
         RunFolder.of(config).refuse_existing()
     config = dataclasses.replace(config, run_name=config.run_name or default_name(config))
     job, task = Job({}, "", config), config.task
-    refuse_missing_data([job], fetch=False)
+    refuse_missing_data([config], fetch=False)
     if engine == AUTO and is_local(task.dataset, task.data_root, task.columns):
         engine, why = choose_engine(config, *check_feasible(config))
         console.print(why, highlight=False)

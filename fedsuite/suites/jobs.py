@@ -84,6 +84,8 @@ def plan_jobs(
     Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
+    configs = [suite.resolve(plan, settings) for plan in chosen]
+    refuse_missing_data((c for c in configs if is_path(c.dataset)), fetch=False)  # keys need them
     selected, listed = [], []
     for plan in suite.plans:
         try:
@@ -98,13 +100,13 @@ def plan_jobs(
     return selected, listed
 
 
-def refuse_missing_data(jobs: Iterable[Job], fetch: bool = True) -> None:
+def refuse_missing_data(configs: Iterable[RunConfig], fetch: bool = True) -> None:
     """Refuse to start if datasets of runs cannot be opened, and name them all at once.
 
     Those of the hub are fetched, unless they are only to be looked for here.
     """
     problems = {}
-    for task in {job.config.dataset: job.config.task for job in jobs}.values():
+    for task in {config.dataset: config.task for config in configs}.values():
         try:
             open_data = load_dataset if fetch else is_local
             open_data(task.dataset, task.data_root, columns=task.columns)

@@ -88,7 +88,7 @@ def run_suite(
     ``confirm`` is called before anything starts, ``show_results`` with the folder once all ended.
     """
     planned = plan(suite, where, only, results, data_root)
-    refuse_missing_data(planned.waiting)
+    refuse_missing_data(job.config for job in planned.waiting)
     forecast = planned.forecast()
     if confirm is not None:
         confirm(forecast.seconds, forecast.text)
@@ -130,7 +130,7 @@ def dry_run(
 ) -> None:
     """List the runs with what they take, and start none."""
     planned = plan(suite, where, only, results, data_root)
-    refuse_missing_data(planned.waiting, fetch=False)
+    refuse_missing_data((job.config for job in planned.waiting), fetch=False)
     show_forecast(suite.title, planned.jobs, planned.forecast(memory=True), console)
 
 

@@ -19,7 +19,7 @@ from fedsuite.core.files import read_document
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites import forecast, process_group
 from fedsuite.suites.estimate import Estimate
-from fedsuite.suites.live_table import LiveTable
+from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 SMALL = ["model=mlp", "num-clients=2", "local-steps=2", "num-rounds=2"]
 SWEEP = ["run", "fedavg,taco", "seed=1,2", *SMALL, "--name", "mine"]
@@ -175,6 +175,24 @@ def test_a_suite_ends_as_json_with_its_failures(
     assert main(["suite", "two.toml"]) == 1
     *_, summary, failed, report = capsys.readouterr().out.splitlines()
     assert "1 done, 1 failed" in summary and "nobody is home" in failed and "report" in report
+
+
+def test_failures_are_told_after_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(group: process_group.ProcessGroup, run: SuiteRun) -> None:
+        run.start()
+        run.end("nobody is home.")
+
+    def interrupt(view: LiveTable) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process_group.ProcessGroup, "start", fail)
+    monkeypatch.setattr(LiveTable, "update", interrupt)
+    assert main([*SWEEP, "--jobs", "1"]) == 130
+    first, summary, failed = capsys.readouterr().out.splitlines()
+    assert "0 done, 1 failed" in summary and first.startswith("Sweep of algo, seed: 4 runs")
+    assert failed.startswith(f"failed: {runs_of('mine')[0].name}: nobody is home.")
 
 
 def test_a_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]) -> None:
