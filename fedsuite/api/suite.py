@@ -243,8 +243,13 @@ def _execute(
         if dry_run:
             runner.dry_run(definition, **options, console=console)
             return SuiteRuns(folder, 0)
-        hooks = {"confirm": confirm, "show_results": show_results if progress else None}
-        status = runner.run_suite(definition, **options, console=console, **hooks)
+        status = runner.run_suite(
+            definition,
+            **options,
+            console=console,
+            confirm=confirm,
+            show_results=show_results if progress else None,
+        )
     if status:
         message = f"Runs of the suite in {folder} failed or are incomplete: see its `runs`."
         warnings.warn(message, IncompleteRun, stacklevel=3)
