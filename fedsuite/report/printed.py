@@ -12,6 +12,7 @@ from rich.text import Text
 from fedsuite.records.collection import Collection
 from fedsuite.report.document import Bold, ReportTable
 from fedsuite.report.results import BESIDE, results_tables
+from fedsuite.terminal.console import UNBOUNDED
 
 
 def print_results(collection: Collection, console: Console) -> None:
@@ -27,11 +28,11 @@ def print_results(collection: Collection, console: Console) -> None:
 
 def _tables(block: ReportTable, console: Console) -> list[Table]:
     """Return a table, or several with the same rows if its columns do not fit side by side."""
-    groups = _groups(block.headings)
+    unfolded = console.options.update_width(UNBOUNDED)
     tables, shown = list[Table](), list[int]()
-    for group in groups:
+    for group in _groups(block.headings):
         wider = _table(block, [*shown, *group])
-        if shown and Measurement.get(console, console.options, wider).maximum > console.width:
+        if shown and Measurement.get(console, unfolded, wider).maximum > console.width:
             tables.append(_table(block, shown))
             shown = []
         shown += group

@@ -259,7 +259,7 @@ def test_an_hour_is_started_at_once() -> None:
         (["run", "fedavg", "seed=1,2", "--nodes", "2"], "leave --superlink and --nodes out"),
         (["run", "fedavg", "seed=1,2", "--engine", "auto"], "invalid value 'auto' for --engine"),
         (["run", "fedavg", "seed=1,2", "resume=true"], "'resume' has no effect on a sweep"),
-        (["run", "fedavg", "seed=1,2", "data-root=away"], "invalid value 'away' for data-root"),
+        (["run", "fedavg", "seed=1,2", "data-root=away"], "away' for data-root: it is not"),
         (["run", "fedavg", "seed=1,2", "--name", "a/b"], "invalid value 'a/b' for run-name"),
         (["run", "fedavg", "--jobs", "2"], "--jobs has no effect on one run"),
         (["run", "fedavg", "--superlink", "x", "--dry-run"], "leave --superlink and"),
