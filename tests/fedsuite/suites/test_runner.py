@@ -185,7 +185,8 @@ def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) ->
     write("mine", ["fedavg", "avg", "local", "fedprox"])
     assert main(["suite", "mine.toml"]) == 0
     whole, config, summary, history = run_folders("mine")
-    before, models = (whole / "summary.json").read_bytes(), [*map(contents, run_folders("mine"))]
+    before = (whole / "summary.json").read_bytes()
+    anew = [contents(config), contents(history)]
     (config / "config.json").write_text("[1]")
     (config / "summary.json").write_text('"finished"')
     (summary / "summary.json").write_text('{"status": ["finished"]}')
@@ -201,7 +202,7 @@ def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) ->
     assert f"{history.name} starts anew" in out and "line 1 of history.jsonl" in out
     assert (whole / "summary.json").read_bytes() == before
     assert RunFolder(summary).state is RunState.FINISHED
-    assert [*map(contents, run_folders("mine"))] == models
+    assert [contents(config), contents(history)] == anew
     aside = history.with_name(f".damaged-1-{history.name}")
     assert (aside / "history.jsonl").read_text() == '{"round": "1"}\n'
 
