@@ -94,6 +94,11 @@ class Suite:
         """Whether this is the variant for a laptop."""
         return self.scale == SCALES[1]
 
+    @property
+    def heading(self) -> str:
+        """The title, with the scale if it is not the paper's."""
+        return self.title + (" (small scale, not the paper's setting)" if self.small else "")
+
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
         """Return a run's checked settings.
 

@@ -102,8 +102,7 @@ class LiveTable:
     ) -> None:
         self.console, self.runs = console, runs
         self._forecast = forecast
-        scale = " (small scale, not the paper's setting)" if suite.small else ""
-        self.title = suite.title + scale
+        self.title = suite.heading
         self._scale = "small scale: " if suite.small else ""
         self._printed = {run.job.name: run.state for run in runs}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None

@@ -131,7 +131,7 @@ def dry_run(
     """List the runs with what they take, and start none."""
     planned = plan(suite, where, only, results, data_root)
     refuse_missing_data((job.config for job in planned.waiting), fetch=False)
-    show_forecast(suite.title, planned.jobs, planned.forecast(memory=True), console)
+    show_forecast(suite.heading, planned.jobs, planned.forecast(memory=True), console)
 
 
 @dataclass(frozen=True)

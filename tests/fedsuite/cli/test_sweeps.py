@@ -208,7 +208,8 @@ def test_a_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]
     assert why.startswith("engine inline") and one.startswith("one ") and " new " in one
     assert total.startswith("fedavg on digits: 1 run; about ")
     assert main(["suite", "demo", "--scale", "small", "--dry-run"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 8
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8 and "(small scale, not the paper's setting): 6 runs" in lines[-1]
     assert not Path("runs").exists()
 
 
