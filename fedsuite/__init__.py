@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedsuite.api.start import run as run
     from fedsuite.api.suite import SuiteRuns as SuiteRuns
     from fedsuite.api.suite import suite as suite
+    from fedsuite.api.suite import sweep as sweep
     from fedsuite.core.settings import RunFailed as RunFailed
     from fedsuite.core.settings import UserError as UserError
 
@@ -21,6 +22,7 @@ _MODULES = {
     "load": "fedsuite.api.run",
     "compare": "fedsuite.api.compare",
     "suite": "fedsuite.api.suite",
+    "sweep": "fedsuite.api.suite",
     "Run": "fedsuite.api.run",
     "SuiteRuns": "fedsuite.api.suite",
     "IncompleteRun": "fedsuite.api.run",

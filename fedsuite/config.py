@@ -28,9 +28,9 @@ from fedsuite.core.settings import (
     invalid,
     kebab,
     shown,
-    spell,
 )
 from fedsuite.core.tracker_names import parse_trackers
+from fedsuite.core.value_lists import write_pair
 from fedsuite.metrics import PERSONAL
 from fedsuite.shared_settings import SharedSettings
 from tasks.datasets import Columns, find_dataset, is_path
@@ -108,7 +108,7 @@ class RunConfig(SharedSettings):
         usual |= parse({"algo": self.algo, **chosen}).flat() | {k: usual[k] for k in deciding}
         unsaid = ("algo", "run-name", "results-dir", "resume", "superlink")
         changed = {k: v for k, v in mine.items() if usual.get(k) != v and k not in unsaid}
-        words = [f"{key}={spell(value)}" for key, value in changed.items()]
+        words = [write_pair(key, value) for key, value in changed.items()]
         words += ["--superlink", self.superlink] if self.superlink else []
         return shlex.join(["fedsuite", "run", self.algo, *words])
 

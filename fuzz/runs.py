@@ -26,6 +26,7 @@ from fedsuite.cli.main import main
 from fedsuite.config import RunConfig, all_defaults, parse, setting_groups
 from fedsuite.core.needs import holds
 from fedsuite.core.settings import UserError, spell
+from fedsuite.core.value_lists import write_pair
 from fuzz.draws import Case
 
 SECONDS = 120.0
@@ -95,7 +96,7 @@ class Job:
     def words(self) -> list[str]:
         """The command line, after ``fedsuite``."""
         given = {k: v for k, v in self.settings.items() if k not in ("algo", self.without)}
-        pairs = [f"{key}={spell(value)}" for key, value in given.items()]
+        pairs = [write_pair(key, value) for key, value in given.items()]
         return ["run", str(self.settings["algo"]), *pairs, "--engine", "inline", "--name", "fuzz"]
 
 

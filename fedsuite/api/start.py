@@ -96,11 +96,7 @@ def run(
     target = Target(engine, superlink, nodes, gpus, ray_address)
     connection = target.connection()
     here = connection is None or connection.is_loopback
-    values = merge_settings(files, given, here) | {"algo": algo}
-    if values.get("superlink"):
-        raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
-    if name:
-        values["run-name"] = name
+    values = _values(algo, files, given, name, here)
     with (
         interrupted_once(),
         prepare_engine(
@@ -109,6 +105,38 @@ def run(
     ):
         config = parse(values, idle=frozenset(given))
         return _start(config, target, connection, prepared, progress)
+
+
+def estimate(
+    algo: str,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    files: Sequence[str | os.PathLike[str]] = (),
+    name: str = "",
+    engine: str | None = None,
+    nodes: int = 0,
+    gpus: float = 0.0,
+    ray_address: str = "",
+    superlink: str = "",
+    **keywords: Any,
+) -> None:
+    """Print what a run would take, in time and memory on this machine; nothing is started.
+
+    The arguments are those of :func:`run`.
+    """
+    from fedsuite.config import parse
+    from fedsuite.suites.forecast import forecast_run
+    from fedsuite.terminal.console import make_console
+
+    if superlink or ray_address:
+        raise UserError(
+            "--dry-run estimates runs on this machine: leave --superlink and --ray-address out."
+        )
+    given = {**flatten(settings or {}), **spell_keywords(keywords)}
+    target = Target(engine, superlink, nodes, gpus, ray_address)
+    values = _values(algo, files, given, name)
+    config = parse(values, idle=frozenset(given))
+    forecast_run(config, target.settled_engine, nodes, make_console())
 
 
 def resume(
@@ -162,13 +190,27 @@ def resume(
         return _already_done(folder, progress)
 
 
+def _values(
+    algo: str,
+    files: Sequence[str | os.PathLike[str]],
+    given: Mapping[str, Any],
+    name: str,
+    here: bool = True,
+) -> dict[str, Any]:
+    """Merge all that decides a run."""
+    values = merge_settings(files, given, here) | {"algo": algo}
+    if values.get("superlink"):
+        raise UserError(f"'superlink' is an option: write --superlink {values['superlink']}.")
+    return values | ({"run-name": name} if name else {})
+
+
 def spell_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Spell keyword arguments as the command line does: ``num_rounds`` num-rounds.
 
-    Numbers of NumPy become Python's.
+    Numbers and arrays of NumPy become Python's.
     """
     return {
-        ".".join(map(kebab, key.split("."))): value.item() if hasattr(value, "item") else value
+        ".".join(map(kebab, key.split("."))): value.tolist() if hasattr(value, "tolist") else value
         for key, value in flatten(keywords).items()
     }
 

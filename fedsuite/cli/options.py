@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from fedsuite.cli import completion
-from fedsuite.cli.parsing import node_count, share
+from fedsuite.cli.parsing import node_count, positive, share
+from fedsuite.core.settings import UserError
 from fedsuite.engines.table import AUTO, AUTO_SUMMARY, DEFAULT, ENGINES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -20,6 +22,7 @@ STATUSES = (
     "Exit status: 0 done, 1 failed, 2 refused, 3 done but client updates are missing (or scores, "
     "or models), 130 or 143 interrupted by Ctrl-C or SIGTERM."
 )
+LONG_SECONDS = 3600.0
 engine_names = click.Choice(tuple(ENGINES))
 _parallel = ", ".join(name for name, engine in ENGINES.items() if engine.parallel)
 
@@ -115,6 +118,31 @@ Gpus = Annotated[
     ),
 ]
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        parser=positive,
+        help="runs at a time, of several (default: as many as cores allow)",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="list the runs with estimates of time and memory, and start none",
+        show_default=False,
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="start several runs also if they take over an hour", show_default=False
+    ),
+]
+
 
 def print_json(document: Any) -> None:
     """Print a document as JSON; numbers that JSON does not have, such as NaN, are null."""
@@ -127,3 +155,14 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def confirm_long(seconds: float, text: str) -> None:
+    """Ask whether to start runs that take over an hour; refuse if there is nobody to ask."""
+    if seconds <= LONG_SECONDS:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"This takes {text}, and there is no terminal to ask. Add --yes to start.")
+    print(f"This takes {text}. Start? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("Nothing was started.")

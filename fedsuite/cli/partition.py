@@ -9,7 +9,7 @@ import typer
 
 from fedsuite.cli.options import Files, Settings
 from fedsuite.cli.parsing import Command
-from fedsuite.cli.run import read_pairs, read_settings
+from fedsuite.cli.run import read_settings, read_values
 from fedsuite.core.settings import UserError
 
 MAX_WIDTH = 160
@@ -35,7 +35,7 @@ def partition(
     from fedsuite.config import parse
 
     pairs = settings or []
-    config = parse(read_settings(file or [], pairs), idle=frozenset(read_pairs(pairs)))
+    config = parse(read_settings(file or [], pairs), idle=frozenset(read_values(pairs)))
     from fedsuite.core.text import counted
     from fedsuite.report.label_distribution import label_table, save_label_png
     from fedsuite.terminal.console import make_console

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Annotated, Literal
 
 import typer
 
 from fedsuite.cli import completion
-from fedsuite.cli.options import STATUSES, Gpus, RayAddress, engine_names
-from fedsuite.cli.parsing import Command, positive
+from fedsuite.cli.options import (
+    STATUSES,
+    DryRun,
+    Gpus,
+    Jobs,
+    RayAddress,
+    Yes,
+    confirm_long,
+    engine_names,
+)
+from fedsuite.cli.parsing import Command
+from fedsuite.core.settings import UserError
 from fedsuite.engines.table import DEFAULT_IN_SUITES
 from fedsuite.records.folder import DEFAULT_RESULTS
 
@@ -32,15 +43,7 @@ def suite(
             help="the paper's scale, or the file's small one (default: paper)", show_default=False
         ),
     ] = "paper",
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            parser=positive,
-            help="runs at a time (default: as many as cores allow)",
-            show_default=False,
-        ),
-    ] = None,
+    jobs: Jobs = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,14 +76,26 @@ def suite(
     ] = DEFAULT_IN_SUITES,
     ray_address: RayAddress = "",
     gpus: Gpus = 0.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="print runs and table as JSON at the end, nothing else",
+            show_default=False,
+        ),
+    ] = False,
 ) -> int:
     """Run all experiments of a table or figure."""
     from fedsuite.api.run import IncompleteRun
     from fedsuite.api.suite import suite
 
+    if as_json and dry_run:
+        raise UserError("--json prints the results of runs, and --dry-run starts none: choose one.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteRun)  # the table says so
-        return suite(
+        runs = suite(
             file,
             scale=scale,
             jobs=jobs or 0,
@@ -90,4 +105,10 @@ def suite(
             engine=engine,
             ray_address=ray_address,
             gpus=gpus,
-        ).exit_status
+            progress=not as_json,
+            dry_run=dry_run,
+            confirm=None if yes else confirm_long,
+        )
+    if as_json:
+        print(json.dumps(runs.document(), indent=2))
+    return runs.exit_status

@@ -28,6 +28,7 @@ from fedsuite.report.cells import (
 from fedsuite.report.document import Block, Bold, Paragraph, ReportTable
 from fedsuite.report.statistics import deviation
 
+BESIDE = ("paper", "difference")  # headings of what stands beside a column of ours
 RUN_FIELDS = ("state", *(metric.name for metric in SUMMARY_METRICS))
 CSV_FIELDS = (
     "metric",
@@ -75,7 +76,7 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
     headings = [collection.rows]
     for column in columns:
         here = [cell for cell in table if cell.column == column]
-        headings += [_heading(here), *(["paper", "difference"] if column in in_paper else [])]
+        headings += [_heading(here), *(BESIDE if column in in_paper else ())]
     most = max(len(cell.values) for cell in table)
     lines = []
     for row in rows:

@@ -62,7 +62,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite file at one scale."""
+    """A suite file at one scale; or a sweep, which has no file but the words of its command.
+
+    The ``path`` of a sweep is its name.
+    """
 
     path: Path
     scale: str
@@ -74,16 +77,27 @@ class Suite:
     columns: list[str]
     paper: list[str]
     plans: list[Plan]
+    sweep: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The suite's name and its folder's; at small scale it ends in -small."""
-        return self.path.stem + ("-small" if self.small else "")
+        return self.stem + ("-small" if self.small else "")
+
+    @property
+    def stem(self) -> str:
+        """The suite's name at any scale."""
+        return self.path.name if self.sweep else self.path.stem
 
     @property
     def small(self) -> bool:
         """Whether this is the variant for a laptop."""
         return self.scale == SCALES[1]
+
+    @property
+    def heading(self) -> str:
+        """The title, with the scale if it is not the paper's."""
+        return self.title + (" (small scale, not the paper's setting)" if self.small else "")
 
     def resolve(self, plan: Plan, changes: Mapping[str, Any] | None = None) -> RunConfig:
         """Return a run's checked settings.
@@ -93,7 +107,8 @@ class Suite:
         try:
             return parse(plan.settings | dict(changes or {}), foreign="ignore", idle="reset")
         except UserError as error:
-            raise UserError(f"{self.path}, run {describe_labels(plan.labels)}: {error}") from None
+            where = "" if self.sweep else f"{self.path}, "
+            raise UserError(f"{where}run {describe_labels(plan.labels)}: {error}") from None
 
     def numbers(self) -> list[PaperNumber]:
         """Return the numbers that the paper prints for this suite's runs."""

@@ -12,20 +12,25 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsuite.config import RUNTIME_KEYS, RunConfig
+from fedsuite.core.files import read_document
 from fedsuite.core.installation import SUITES
 from fedsuite.core.plugins import reference_of
 from fedsuite.core.settings import UserError, kebab
+from fedsuite.core.text import counted
 from fedsuite.metrics import METRICS
+from fedsuite.records.checks import check_config
 from fedsuite.records.collection import PaperNumber
 from fedsuite.records.folder import RunFolder
+from fedsuite.records.reader import DAMAGE, read_summary
 from fedsuite.suites.code_version import code_version
 from fedsuite.suites.definition import Label, Plan, Suite, describe_labels
+from tasks.dataset_cache import is_local, load_dataset
 from tasks.datasets import is_path
 from tasks.own_files import content_version
 
@@ -57,8 +62,13 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended without failing."""
-        return self.files.state.done
+        """Whether the run has ended without failing, and its record can be read."""
+        files = self.files
+        try:
+            check_config(read_document(files.config_file), files.config_file.name)
+            return files.state_with(read_summary(files)).done
+        except DAMAGE:
+            return False
 
     @property
     def begun(self) -> bool:
@@ -74,6 +84,8 @@ def plan_jobs(
     Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
+    configs = [suite.resolve(plan, settings) for plan in chosen]
+    refuse_missing_data((c for c in configs if is_path(c.dataset)), fetch=False)  # keys need them
     selected, listed = [], []
     for plan in suite.plans:
         try:
@@ -88,13 +100,33 @@ def plan_jobs(
     return selected, listed
 
 
+def refuse_missing_data(configs: Iterable[RunConfig], fetch: bool = True) -> None:
+    """Refuse to start if datasets of runs cannot be opened, and name them all at once.
+
+    Those of the hub are fetched, unless they are only to be looked for here.
+    """
+    problems = {}
+    for task in {config.dataset: config.task for config in configs}.values():
+        try:
+            open_data = load_dataset if fetch else is_local
+            open_data(task.dataset, task.data_root, columns=task.columns)
+        except UserError as error:
+            problems[task.dataset] = str(error)
+        except Exception:  # of a dataset from outside: its runs tell, and others continue
+            continue
+    if problems:
+        data = f"The data of {counted(len(problems), 'dataset')} cannot be opened"
+        told = "\n".join(f"- {name}: {problem}" for name, problem in problems.items())
+        raise UserError(f"{data}, so that nothing was started.\n{told}")
+
+
 def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any]:
     """Return the document that tells a report what the runs beside it are."""
     metric = METRICS[suite.metric]
     also = [METRICS[name] for name in suite.also]
     numbers = suite.numbers()
     return {
-        "name": suite.path.stem,
+        "name": suite.stem,
         "title": suite.title,
         "note": suite.note,
         "scale": suite.scale,
@@ -116,8 +148,10 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
 
 def suite_command(suite: Suite, data_root: str, *options: str) -> str:
     """Return the command that runs the suite, as typed into a shell."""
+    if suite.sweep:
+        return shlex.join(["fedsuite", *suite.sweep, *options])
     shipped = suite.path.parent == SUITES
-    words = ["fedsuite", "suite", suite.path.stem if shipped else str(suite.path)]
+    words = ["fedsuite", "suite", suite.stem if shipped else str(suite.path)]
     words += ["--scale", suite.scale] if suite.small else []
     words += ["--data-root", data_root] if data_root else []
     return shlex.join([*words, *options])

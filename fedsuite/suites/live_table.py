@@ -24,6 +24,8 @@ from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, 
 from fedsuite.records.reader import DAMAGE, read_summary
 from fedsuite.records.summary import missing_sentence
 from fedsuite.suites.definition import Suite
+from fedsuite.suites.estimate import total_seconds
+from fedsuite.suites.forecast import NO_FORECAST, Forecast
 from fedsuite.suites.jobs import Job
 from fedsuite.terminal.format import duration
 
@@ -41,11 +43,13 @@ ORDER = list(STYLES)
 class SuiteRun:
     """A run of the suite and its state; its rounds are read from its folder.
 
-    ``missing`` says what share of the client updates of a run that is done is missing.
+    ``expected`` is the estimate of the seconds that it takes, None if there is none. ``missing``
+    says what share of the client updates of a run that is done is missing.
     """
 
     job: Job
     state: RunState
+    expected: float | None = None
     reason: str = ""
     before: bool = False
     started: float = 0.0
@@ -87,19 +91,26 @@ class SuiteRun:
 
 
 class LiveTable:
-    """Shows the runs of a suite while they run."""
+    """Shows the runs of a suite while they run; the forecast is what they are to take in all."""
 
-    def __init__(self, console: Console, suite: Suite, runs: Sequence[SuiteRun]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        suite: Suite,
+        runs: Sequence[SuiteRun],
+        forecast: Forecast = NO_FORECAST,
+    ) -> None:
         self.console, self.runs = console, runs
-        scale = " (small scale, not the paper's setting)" if suite.small else ""
-        self.title = suite.title + scale
+        self._forecast = forecast
+        self.title = suite.heading
         self._scale = "small scale: " if suite.small else ""
         self._printed = {run.job.name: run.state for run in runs}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> LiveTable:
         done = sum(run.before for run in self.runs)
-        self._print(f"{self.title}: {counted(len(self.runs), 'run')}, {done} of them done before")
+        runs = f"{counted(len(self.runs), 'run')}, {done} of them done before"
+        self._print("; ".join(filter(None, [f"{self.title}: {runs}", self._forecast.text])))
         if self._live:
             self._live.start()
         return self
@@ -141,6 +152,8 @@ class LiveTable:
         """Return as many runs as fit, failed and running ones first."""
         counts = Counter(run.label for run in self.runs)
         sums = ", ".join(f"{counts[label]} {label}" for label in ORDER if counts[label])
+        left = time_left(self.runs, self._forecast.width)
+        sums += f"; about {duration(left)} left" if left else ""
         table = Table(box=None, padding=(0, 2, 0, 0), caption=self._scale + sums)
         table.caption_justify = "left"
         for heading in ("run", "state", "round", ROUND_SCORES[0].title, "time left"):
@@ -156,6 +169,29 @@ class LiveTable:
 
     def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def time_left(runs: Sequence[SuiteRun], width: int) -> float | None:
+    """Estimate the seconds until all runs have ended; None if that of one is not known.
+
+    A run that has rounds is judged by them, another by its estimate, times what those that have
+    ended took of theirs.
+    """
+    ended = [(r.seconds, r.expected) for r in runs if r.seconds and r.state.done and r.expected]
+    pace = sum(took for took, _ in ended) / sum(e for _, e in ended) if ended else 1.0
+    left = []
+    for run in runs:
+        if run.ended:
+            continue
+        running = run.state is RunState.RUNNING
+        own = seconds_left(run.history, run.job.config.num_rounds) if running else None
+        if own is None and run.expected is not None:
+            spent = time.monotonic() - run.started if running else 0.0
+            own = max(pace * run.expected - spent, 0.0)
+        if own is None:
+            return None
+        left.append(own)
+    return total_seconds(left, width)
 
 
 def _event(run: SuiteRun) -> str:

@@ -10,8 +10,8 @@ from typing import IO
 from fedsuite.core.installation import ROOT
 from fedsuite.core.processes import Child, start, stop
 from fedsuite.core.protocol import ITS_FOLDER_IS, LINE_MARK, TO_RESUME
-from fedsuite.core.settings import spell
 from fedsuite.core.text import clean_line
+from fedsuite.core.value_lists import write_pair
 from fedsuite.engines.table import ENGINES
 from fedsuite.suites.jobs import Job
 from fedsuite.suites.live_table import SuiteRun
@@ -26,7 +26,7 @@ class ProcessGroup:
 
     def __init__(self, engine: str, width: int) -> None:
         self.engine, self.width = engine, width
-        self.nodes = max(1, cores() // width) if ENGINES[engine].parallel else 1
+        self.nodes = nodes_per_run(engine, width)
         self._children: dict[str, Child] = {}
 
     def start(self, run: SuiteRun) -> None:
@@ -63,6 +63,11 @@ def group_width(jobs: int, engine: str, threads: int) -> int:
     return min(jobs or (1 if ENGINES[engine].parallel else most), most)
 
 
+def nodes_per_run(engine: str, width: int) -> int:
+    """Return the number of nodes of each of ``width`` concurrent runs."""
+    return max(1, cores() // width) if ENGINES[engine].parallel else 1
+
+
 def cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -75,7 +80,7 @@ def run_words(job: Job) -> list[str]:
     given = ("algo", "run-name")
     settings = {key: value for key, value in job.config.flat().items() if key not in given}
     settings["resume"] = job.begun
-    pairs = [f"{key}={spell(value)}" for key, value in settings.items()]
+    pairs = [write_pair(key, value) for key, value in settings.items()]
     return ["run", job.config.algo, *pairs, "--name", job.name]
 
 

@@ -6,10 +6,11 @@ too, and the next call resumes them.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,17 @@ from fedsuite.records.folder import (
     make_folder,
 )
 from fedsuite.records.reader import FAILED, INCOMPLETE
+from fedsuite.records.writer import RunRecord
 from fedsuite.suites.definition import Suite, select
-from fedsuite.suites.jobs import Job, manifest, plan_jobs, suite_command
+from fedsuite.suites.forecast import Forecast, make_forecast, show_forecast
+from fedsuite.suites.jobs import Job, manifest, plan_jobs, refuse_missing_data, suite_command
 from fedsuite.suites.live_table import LiveTable, SuiteRun
-from fedsuite.suites.process_group import ProcessGroup, group_width
+from fedsuite.suites.process_group import ProcessGroup, group_width, nodes_per_run
+from fedsuite.training.resume import find_checkpoint, resumed_config
 
 POLL_SECONDS = 0.25
+Confirm = Callable[[float, str], None]
+"""Take the seconds that runs will take, and that in words; raise to start none."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +80,18 @@ def run_suite(
     results: Path,
     data_root: str,
     console: Console,
+    confirm: Confirm | None = None,
+    show_results: Callable[[Path], None] | None = None,
 ) -> int:
-    """Run what is not done; return 1 if a run failed, 3 if one lacks client updates, else 0."""
-    absolute = str(absolute_path(data_root)) if data_root else ""
-    if absolute and not Path(absolute).is_dir():
-        raise invalid(
-            "--data-root",
-            data_root,
-            "it is not a folder. Give the folder that contains the datasets, or omit it to "
-            "download them from the hub.",
-        )
-    mine, listed = plan_jobs(suite, select(suite, only), results, absolute)
+    """Run what is not done; return 1 if a run failed, 3 if one lacks client updates, else 0.
+
+    ``confirm`` is called before anything starts, ``show_results`` with the folder once all ended.
+    """
+    planned = plan(suite, where, only, results, data_root)
+    refuse_missing_data(job.config for job in planned.waiting)
+    forecast = planned.forecast()
+    if confirm is not None:
+        confirm(forecast.seconds, forecast.text)
     folder = results / suite.name
     make_folder(folder)
     busy = (
@@ -92,33 +99,118 @@ def run_suite(
         "choose another --results-dir."
     )
     with locked(SuiteFolder(folder).lock_file, busy):
-        write_json(SuiteFolder(folder).manifest_file, manifest(suite, listed, data_root))
-        finished = _finished_elsewhere(folder)
-        for job in mine:
-            if job.key in finished and not job.begun:
-                _copy(finished[job.key], job.folder)
-        states = [job.files.state for job in mine]
-        states = [state if state.done else RunState.WAITING for state in states]
-        runs = [SuiteRun(job, state) for job, state in zip(mine, states, strict=True)]
+        document = manifest(suite, planned.listed, data_root)
+        write_json(SuiteFolder(folder).manifest_file, document)
+        runs = [_take_up(job, planned.finished, forecast, console) for job in planned.jobs]
+        view = LiveTable(console, suite, runs, forecast)
         try:
-            with _open_group(where, mine, folder, console) as group:
-                with LiveTable(console, suite, runs) as view:
-                    _work(runs, group, view)
+            with _open_group(where, planned.jobs, folder, console) as group, view:
+                _work(runs, group, view)
         except KeyboardInterrupt:
-            again = suite_command(suite, data_root, *_options(where, only, results))
+            view.conclude(folder)
+            again = suite_command(suite, data_root, *_options(suite, where, only, results))
             print(f"{LINE_MARK}{TO_RESUME}`{again}`", file=sys.stderr)
             raise
+        if show_results is not None:
+            show_results(folder)
         view.conclude(folder)
     if any(run.state is RunState.FAILED for run in runs):
         return FAILED
     return INCOMPLETE if any(run.missing for run in runs) else 0
 
 
+def dry_run(
+    suite: Suite,
+    *,
+    where: Where,
+    only: Sequence[str],
+    results: Path,
+    data_root: str,
+    console: Console,
+) -> None:
+    """List the runs with what they take, and start none."""
+    planned = plan(suite, where, only, results, data_root)
+    refuse_missing_data((job.config for job in planned.waiting), fetch=False)
+    show_forecast(suite.heading, planned.jobs, planned.forecast(memory=True), console)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The chosen runs, those to be run, all that the manifest lists, and what is done elsewhere."""
+
+    jobs: Sequence[Job]
+    waiting: Sequence[Job]
+    listed: Sequence[Job]
+    finished: Mapping[str, Path]
+    results: Path
+    where: Where
+
+    def forecast(self, memory: bool = False) -> Forecast:
+        """Estimate what the runs take that are to be run."""
+        width = group_width(self.where.jobs, self.where.engine, _threads(self.jobs))
+        nodes = nodes_per_run(self.where.engine, width)
+        return make_forecast(self.waiting, self.results, self.where.engine, nodes, width, memory)
+
+
+def plan(suite: Suite, where: Where, only: Sequence[str], results: Path, data_root: str) -> Planned:
+    """Find out what there is to do."""
+    absolute = str(absolute_path(data_root)) if data_root else ""
+    if absolute and not Path(absolute).is_dir():
+        raise invalid(
+            "data-root" if suite.sweep else "--data-root",
+            data_root,
+            "it is not a folder. Give the folder that contains the datasets, or omit it to "
+            "download them from the hub.",
+        )
+    jobs, listed = plan_jobs(suite, select(suite, only), results, absolute)
+    finished = _finished_elsewhere(results / suite.name)
+    waiting = [job for job in jobs if not job.done and (job.begun or job.key not in finished)]
+    return Planned(jobs, waiting, listed, finished, results, where)
+
+
+def _take_up(
+    job: Job, finished: Mapping[str, Path], forecast: Forecast, console: Console
+) -> SuiteRun:
+    """Return a run as it is, copied if it is done elsewhere, or without a damaged record."""
+    if job.key in finished and not job.begun:
+        _copy(finished[job.key], job.folder)
+    if job.done:
+        return SuiteRun(job, job.files.state)
+    if damage := _damage(job):
+        aside = _free_name(job.folder)
+        job.folder.rename(aside)
+        told = f"{job.name} starts anew; its damaged record is kept as {aside}. {damage}"
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
+    estimate = forecast.estimates.get(job.name)
+    return SuiteRun(job, RunState.WAITING, estimate.seconds if estimate else None)
+
+
+def _damage(job: Job) -> str:
+    """Say why a run cannot be resumed; empty if it can, has not begun or is being written."""
+    if not job.begun or job.files.is_being_written:
+        return ""
+    try:
+        held = RunRecord.hold(job.folder)
+        try:
+            find_checkpoint(held, resumed_config(job.config))
+        finally:
+            held.close()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _free_name(folder: Path) -> Path:
+    """Return a hidden name beside a folder that nothing has."""
+    names = (folder.with_name(f".damaged-{number}-{folder.name}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
+
+
 @contextmanager
 def _open_group(
     where: Where, mine: Sequence[Job], folder: Path, console: Console
 ) -> Iterator[Group]:
-    threads = max((job.config.client_threads for job in mine), default=1)
+    threads = _threads(mine)
     if not where.ray_address:
         yield ProcessGroup(where.engine, group_width(where.jobs, where.engine, threads))
         return
@@ -129,6 +221,10 @@ def _open_group(
         group = ClusterGroup(machines, where.jobs, threads, where.gpus)
         console.print(describe_cluster(machines, group.width), highlight=False)
         yield group
+
+
+def _threads(jobs: Sequence[Job]) -> int:
+    return max((job.config.client_threads for job in jobs), default=1)
 
 
 def _work(runs: Sequence[SuiteRun], group: Group, view: LiveTable) -> None:
@@ -149,11 +245,12 @@ def _work(runs: Sequence[SuiteRun], group: Group, view: LiveTable) -> None:
         group.stop()
 
 
-def _options(where: Where, only: Sequence[str], results: Path) -> list[str]:
+def _options(suite: Suite, where: Where, only: Sequence[str], results: Path) -> list[str]:
     """Return the options with which a suite was run, where they are not the usual ones."""
     words = ["--jobs", str(where.jobs)] if where.jobs else []
     words += ["--only", *only] if only else []
-    words += ["--results-dir", str(results)] if results != Path(DEFAULT_RESULTS).absolute() else []
+    if results != Path(DEFAULT_RESULTS).absolute() and not suite.sweep:
+        words += ["--results-dir", str(results)]
     words += ["--engine", where.engine] if where.engine != DEFAULT_IN_SUITES else []
     words += ["--ray-address", where.ray_address] if where.ray_address else []
     return words + (["--gpus", f"{where.gpus:g}"] if where.gpus else [])

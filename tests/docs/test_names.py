@@ -13,10 +13,13 @@ from types import ModuleType
 import click
 import pytest
 
+from fedsuite.api.start import merge_settings
 from fedsuite.cli.main import command
-from fedsuite.cli.run import read_settings
+from fedsuite.cli.run import read_values, unlisted
 from fedsuite.config import parse
+from fedsuite.core.value_lists import split_values
 from fedsuite.registry import ALGORITHMS
+from fedsuite.suites.sweep import make_sweep
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fedsuite", "strategies", "clients", "tasks")
@@ -118,7 +121,13 @@ def test_settings_in_commands_are_accepted(page: Path) -> None:
             continue
         pairs = [word for word in words if "=" in word and not word.startswith("-")]
         files = [str(ROOT / file) for flag, file in pairwise(words) if flag == "-f"]
-        parse(read_settings(files, pairs) | {"algo": algo}, idle="refuse")
+        values = read_values(pairs) | {"algo": unlisted(split_values("algo", algo))}
+        swept = {key: value for key, value in values.items() if isinstance(value, list)}
+        fixed = {key: value for key, value in values.items() if key not in swept}
+        if swept:
+            make_sweep(swept, fixed, [key for key in values if key != "algo"], "", words)
+        else:
+            parse(merge_settings(files, values), idle="refuse")
 
 
 @per_page([ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import json
 import time
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 from processes import kill_all, kill_when, lines_in, start
 from rich.console import Console
+from suites_here import run_here
 
 from fedsuite.cli.main import main
 from fedsuite.config import parse
@@ -22,7 +21,7 @@ from fedsuite.engines.inline import run_inline
 from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.suites import process_group
 from fedsuite.suites.definition import read_suite
-from fedsuite.suites.jobs import Job, plan_jobs
+from fedsuite.suites.jobs import plan_jobs
 from fedsuite.suites.live_table import LiveTable, SuiteRun
 
 HEAD = """
@@ -63,15 +62,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", here)
     monkeypatch.setenv("COLUMNS", "200")
-
-
-def run_here(group: process_group.ProcessGroup, job: Job, output: object) -> SimpleNamespace:
-    """Execute a run of a suite by the command that its process would have, without the process."""
-    options = ["--engine", group.engine, "--nodes", str(group.nodes)]
-    words = [*process_group.run_words(job), *options]
-    with job.files.console_file.open("a") as file, redirect_stdout(file), redirect_stderr(file):
-        status = main(words)
-    return SimpleNamespace(poll=lambda: status)
 
 
 @pytest.fixture
@@ -191,11 +181,12 @@ def test_an_interrupted_and_killed_suite_ends_as_one_never_stopped(
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_processes")
 def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) -> None:
-    """A summary is written again; what cannot be resumed fails with its sentence."""
+    """A summary is written again; what cannot be resumed starts anew, beside what is left of it."""
     write("mine", ["fedavg", "avg", "local", "fedprox"])
     assert main(["suite", "mine.toml"]) == 0
     whole, config, summary, history = run_folders("mine")
     before = (whole / "summary.json").read_bytes()
+    anew = [contents(config), contents(history)]
     (config / "config.json").write_text("[1]")
     (config / "summary.json").write_text('"finished"')
     (summary / "summary.json").write_text('{"status": ["finished"]}')
@@ -204,13 +195,16 @@ def test_damaged_runs_do_not_stop_a_suite(capsys: pytest.CaptureFixture[str]) ->
     (Path("runs") / "other").mkdir()
     (Path("runs") / "other" / "suite.json").write_text("[]")
     capsys.readouterr()
-    assert main(["suite", "mine.toml"]) == 1
+    assert main(["suite", "mine.toml"]) == 0
     out = capsys.readouterr().out
-    assert "2 done, 2 failed" in out and "Traceback" not in out
-    assert f"failed: {config.name}: fedsuite: " in out and "holds no JSON object" in out
-    assert f"failed: {history.name}: fedsuite: " in out and "line 1 of history.jsonl" in out
+    assert "4 done, 0 failed" in out and "Traceback" not in out
+    assert f"{config.name} starts anew" in out and "holds no JSON object" in out
+    assert f"{history.name} starts anew" in out and "line 1 of history.jsonl" in out
     assert (whole / "summary.json").read_bytes() == before
     assert RunFolder(summary).state is RunState.FINISHED
+    assert [contents(config), contents(history)] == anew
+    aside = history.with_name(f".damaged-1-{history.name}")
+    assert (aside / "history.jsonl").read_text() == '{"round": "1"}\n'
 
 
 @pytest.mark.slow
