@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedsuite.api.bundle import bundle as bundle
     from fedsuite.api.compare import compare as compare
     from fedsuite.api.run import IncompleteRun as IncompleteRun
     from fedsuite.api.run import Run as Run
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from fedsuite.api.start import run as run
     from fedsuite.api.suite import SuiteRuns as SuiteRuns
     from fedsuite.api.suite import suite as suite
+    from fedsuite.api.verify import Verified as Verified
+    from fedsuite.api.verify import verify as verify
     from fedsuite.core.settings import RunFailed as RunFailed
     from fedsuite.core.settings import UserError as UserError
 
@@ -21,8 +24,11 @@ _MODULES = {
     "load": "fedsuite.api.run",
     "compare": "fedsuite.api.compare",
     "suite": "fedsuite.api.suite",
+    "bundle": "fedsuite.api.bundle",
+    "verify": "fedsuite.api.verify",
     "Run": "fedsuite.api.run",
     "SuiteRuns": "fedsuite.api.suite",
+    "Verified": "fedsuite.api.verify",
     "IncompleteRun": "fedsuite.api.run",
     "RunFailed": "fedsuite.core.settings",
     "UserError": "fedsuite.core.settings",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.core.settings import UserError
+from fedsuite.records.bundle import unpacked_run
 from fedsuite.records.folder import DEFAULT_RESULTS, RunState, find_run
 from fedsuite.records.reader import INCOMPLETE, read_run
 from fedsuite.records.reader import Run as Record
@@ -143,5 +144,8 @@ class Run:
 def load(
     name: str | os.PathLike[str], *, results_dir: str | os.PathLike[str] = DEFAULT_RESULTS
 ) -> Run:
-    """Open a run by its folder, or by its name inside the results folder."""
-    return Run(find_run(os.fspath(name), os.fspath(results_dir)))
+    """Open a run by its folder, by its name inside the results folder, or from a bundle.
+
+    ``suite.tar.zst/RUN`` is a run of a bundle that holds several.
+    """
+    return Run(find_run(unpacked_run(os.fspath(name)), os.fspath(results_dir)))
