@@ -49,10 +49,10 @@ tbody tr:hover td { background: var(--panel); }
 .caption { color: var(--soft); font-size: .85rem; margin: .4rem 0 0; }
 .figures { display: grid; gap: 1rem; margin: .8rem 0;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
-figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem;
-  overflow-x: auto; text-align: center; }
+figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem; }
+figure.wide { grid-column: 1 / -1; }
 figure svg { color: var(--ink); display: block; margin: 0 auto; }
-figure.wide svg { min-width: 34rem; }
+figcaption { color: var(--soft); font-size: .8rem; line-height: 1.35; margin-top: .3rem; }
 pre { background: var(--panel); padding: .8rem; border-radius: .5rem; overflow-x: auto;
   font-size: .85rem; }
 summary { cursor: pointer; color: var(--link); }
@@ -104,7 +104,8 @@ def _block(block: Block, drawn: Mapping[str, str]) -> str:
         labelled = f'<svg role="img" aria-label="{escape(block.alt)}"'
         picture = inline(drawn[block.name], block.name).replace("<svg", labelled, 1)
         wide = ' class="wide"' if pixels(drawn[block.name]) > WIDE else ""
-        return f"<figure{wide}>{picture}</figure>"
+        caption = f"<figcaption>{escape(block.caption)}</figcaption>" if block.caption else ""
+        return f"<figure{wide}>{picture}{caption}</figure>"
     return _table(block)
 
 
