@@ -25,6 +25,7 @@ LAYERS = (
     ("fedsuite.terminal", "fedsuite.inference"),
     ("fedsuite.records",),
     ("fedsuite.config",),
+    ("fedsuite.shared_settings",),
     ("fedsuite.registry", "fedsuite.metrics"),
     ("strategies", "clients"),
     ("tasks",),

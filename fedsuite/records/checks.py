@@ -53,12 +53,14 @@ def is_round(row: Mapping[str, Any]) -> bool:
 
 def is_client_row(row: Mapping[str, Any]) -> bool:
     """Return whether a line of the clients' file is of a client in a round."""
+    plain = {name: value for name, value in row.items() if name not in PARTED}
     return (
         is_whole(row.get("round"))
         and is_whole(row.get("client"))
         and all(isinstance(row.get(name, ""), str) for name in ROW_TEXTS)
-        and all(v is None or isinstance(v, str | bool) or is_number(v) for v in row.values())
+        and all(v is None or isinstance(v, str | bool) or is_number(v) for v in plain.values())
         and all(not isinstance(row[name], str) for name in row if name in METRICS)
+        and all(_has_parts(row.get(name)) for name in PARTED)
     )
 
 
@@ -90,9 +92,7 @@ def check_summary(document: Mapping[str, Any], file: str) -> None:
     expelled = document.get("expelled") or []
     good["expelled"] = isinstance(expelled, list) and all(map(is_whole, expelled))
     good["target_metric"] = isinstance(document.get("target_metric") or "", str)
-    for name in PARTED:
-        parts = document.get(name) or {}
-        good[name] = isinstance(parts, dict) and all(map(is_number, parts.values()))
+    good |= {name: _has_parts(document.get(name)) for name in PARTED}
     for name, is_good in good.items():
         if not is_good:
             raise _wrong(file, name, document.get(name))
@@ -114,9 +114,14 @@ def _has_type(value: object, wanted: type | None) -> bool:
 
 def _is_measure(name: str, value: object) -> bool:
     """Return whether a metric's value is a number or None; a share, such as accuracy, is finite."""
-    if value is None:
-        return True
+    if value is None or name in PARTED:
+        return _has_parts(value)
     return is_number(value) and (not METRICS[name].share or math.isfinite(value))
+
+
+def _has_parts(value: object) -> bool:
+    """Return whether a value is None, or numbers by name."""
+    return value is None or (isinstance(value, dict) and all(map(is_number, value.values())))
 
 
 def _is_count(value: object) -> bool:

@@ -28,6 +28,7 @@ def labelled(folder: Path, train: list[int], test: list[int]) -> ClientContext:
     task: Any = SimpleNamespace(
         rows=lambda rows: (torch.zeros(len(rows), 1), torch.tensor(labels[rows])),
         split=SimpleNamespace(train=[parts[0]], own_test=[parts[1]]),
+        shape=SimpleNamespace(num_classes=2),
     )
     context = place(folder, Training(local_steps=1))
     return dataclasses.replace(context, task=task, model=FlatModel(nn.Linear(1, 2)))

@@ -83,6 +83,7 @@ def context(client: int = 1, server_round: int = 3, seed: int = 9, **how: Any) -
     task: Any = SimpleNamespace(
         rows=lambda rows: (torch.tensor(rows)[:, None].float(), torch.tensor(rows) % 2),
         split=SimpleNamespace(train=parts, own_test=tests),
+        shape=SimpleNamespace(num_classes=2),
     )
     model = FlatModel(nn.Linear(1, 2))
     start, state = model.vector(), ClientState(Path("unused"), client, server_round, 0)

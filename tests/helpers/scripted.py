@@ -71,3 +71,14 @@ def one_round(
 
 
 UPDATES = {0: result(0, [1, 0], 1), 1: result(1, [0, 2], 3), 2: result(2, [4, 4], 4)}
+
+
+def sent(
+    strategy: BaseStrategy, phase: str = "train", buffers: int = 0, number: int = 4, **config: Any
+) -> list[Message]:
+    vectors = {"model": np.array([7, 8], np.float32)}
+    if buffers:
+        vectors["buffers"] = np.full(buffers, 5, np.float32)
+    configure = {"train": strategy.configure_train, "evaluate": strategy.configure_evaluate}[phase]
+    grid = ScriptedGrid(reply_with(UPDATES))
+    return list(configure(number, write_arrays(vectors), ConfigRecord(config), grid))

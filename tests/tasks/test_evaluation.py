@@ -150,7 +150,7 @@ def test_the_bits_of_a_score_do_not_depend_on_the_number_of_threads() -> None:
     model, scores, means = FlatModel(layers), [], []
     for count in (1, 2, 3):
         with threads(count):
-            scores.append(evaluate(model, task, np.arange(1100)))
+            scores.append(evaluate(model, task, np.arange(1100)).record())
             means.append(mean_probabilities(model, task, np.arange(1100))[0].tobytes())
     assert scores[0] == scores[1] == scores[2] and means[0] == means[1] == means[2]
 

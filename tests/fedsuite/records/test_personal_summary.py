@@ -55,12 +55,13 @@ def test_they_are_shown_and_reported(tmp_path: Path) -> None:
     table = per_client(open_collection(str(folder)))[0]
     assert isinstance(table, ReportTable)
     assert list(table.headings[2:5]) == ["last round", "mean of the last 5 rounds", "best round"]
-    assert list(table.rows[0][:7]) == [
+    assert list(table.rows[0][:8]) == [
         "fedadw",
         "digits",
         "70.00",
         "54.00",
         "90.00",
         "59.50",
+        "–",
         "49.00",
     ]

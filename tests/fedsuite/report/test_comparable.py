@@ -21,7 +21,7 @@ from fedsuite.records.reader import read_run
 from fedsuite.report import html, markdown
 from fedsuite.report.best import explain, marks
 from fedsuite.report.build import build
-from fedsuite.report.cells import Cell, busy_note, cells
+from fedsuite.report.cells import Cell, Target, busy_note, cells
 from fedsuite.report.compare import compare, print_compared
 from fedsuite.report.costs import to_target
 from fedsuite.report.document import Document, Picture, ReportTable, Section
@@ -144,7 +144,7 @@ def test_methods_with_different_targets_say_so(make: Make) -> None:
 def test_seeds_with_different_targets_have_no_mean(make: Make) -> None:
     collection = make("rounds_to_target", {"taco": [(1, SLOW, AT_60), (2, FAST, AT_50)]})
     (cell,) = cells(collection)
-    assert cell.mean is None and list(cell.targets) == [0.5, 0.6]
+    assert cell.mean is None and list(cell.targets) == [Target(0.5), Target(0.6)]
     costs = to_target(collection)[0]
     assert isinstance(costs, ReportTable)
     assert list(costs.rows[0][2:]) == ["50 %, 60 %", "–", "targets differ", "targets differ"]

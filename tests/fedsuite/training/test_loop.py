@@ -21,7 +21,7 @@ from fedsuite.core.settings import UserError
 from fedsuite.engines.inline import InlineGrid
 from tasks.dataset_cache import load_dataset
 from tasks.models import build_model
-from tasks.task import open_task
+from tasks.task import as_model_input, open_task
 
 Experiment = Callable[..., Path]
 
@@ -201,10 +201,11 @@ def test_auc_of_ten_classes_is_no_target(experiment: Experiment) -> None:
 def test_scores_by_class_are_those_of_the_saved_model(experiment: Experiment) -> None:
     folder = experiment(num_rounds=2, model="mlp", client_test_fraction=0.3)
     summary, rows = read_document(folder / "summary.json"), read_lines(folder / "history.jsonl")
-    model = fedsuite.load(folder)
     data = open_task(parse({}).task).dataset
     truth = data.y[data.num_train :]
-    found = model.predict(data.x[data.num_train :]).numbers
+    inputs = as_model_input(torch.from_numpy(data.x[data.num_train :]), "image")
+    with torch.no_grad():
+        found = fedsuite.load(folder).model()(inputs).argmax(1).numpy()
     recall = [float((found[truth == k] == k).mean()) for k in range(10)]
     taken = [truth[found == k] == k for k in range(10)]
     precision = [float(right.mean()) if len(right) else 0.0 for right in taken]
