@@ -69,8 +69,10 @@ def make_report(
     files: dict[str, bytes] = {}
     with drawing.style_context():
         document = build(collection)
-        drawn = {p.name: drawing.svg(p.figure) for p in pictures(document)}
+        drawn = {}
         for picture in pictures(document):
+            drawing.lay_out(picture.figure)
+            drawn[picture.name] = drawing.svg(picture.figure)
             files[f"{FIGURES}/{picture.name}.png"] = drawing.png(picture.figure)
             files[f"{FIGURES}/{picture.name}.pdf"] = drawing.pdf(picture.figure)
             text = drawing.standalone(drawn[picture.name])

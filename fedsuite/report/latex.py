@@ -13,6 +13,7 @@ SYMBOLS = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "$": r"$\mathdollar$",
     "<": "$<$",
     ">": "$>$",
     "|": "$|$",
@@ -25,7 +26,7 @@ SYMBOLS = {
     "≈": r"$\approx$",
     "⁺": "$^{+}$",
     "⁻": "$^{-}$",
-    "†": r"\dag{}",
+    "†": r"$\dagger$",
     "–": "--",
     "—": "---",
     "−": "$-$",
@@ -41,7 +42,7 @@ SYMBOLS = {
     "→": r"$\rightarrow$",
     "∞": r"$\infty$",
     "ß": r"\ss{}",
-} | {character: f"\\{character}" for character in "{}$&#%_"}
+} | {character: f"\\{character}" for character in "{}&#%_"}
 ACCENTS = {
     "\u0300": "`",
     "\u0301": "'",
@@ -64,12 +65,18 @@ DOCUMENT = r"""\documentclass{article}
 %s
 \end{document}
 """
+# Boxes that shrink what is wider than a line, or longer than a page.
+WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+TALL = r"\resizebox*{!}{.85\textheight}"
+PAGE_ROWS = 48
 TABLE = r"""%% \usepackage{booktabs,graphicx}
 \begin{table}[htbp]
 \centering
 \caption{%(caption)s}
 \label{tab:%(name)s}
-\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%%
+\smallskip
+
+%(box)s{%%
 \begin{tabular}{%(columns)s}
 \toprule
 %(head)s \\
@@ -88,12 +95,13 @@ def document(names: Iterable[str], folder: str) -> str:
 
 
 def table(block: ReportTable, name: str) -> str:
-    """Return a table as a LaTeX float, no wider than a line."""
+    """Return a table as a LaTeX float that fits on a page."""
     caption = block.caption[:1].upper() + block.caption[1:]
     title = "" if caption.startswith(block.title) else f"{block.title}. "
     return TABLE % {
         "caption": escape(title + caption),
         "name": name,
+        "box": TALL if len(block.rows) > PAGE_ROWS else WIDE,
         "columns": "".join("l" if left else "r" for left in block.left_aligned),
         "head": " & ".join(map(_cell, block.headings)),
         "rows": "\n".join(" & ".join(map(_cell, row)) + r" \\" for row in block.rows),
@@ -119,7 +127,7 @@ def _escape(character: str) -> str:
         return character
     if greek := GREEK.fullmatch(unicodedata.name(character, "")):
         return "o" if greek[1] == "OMICRON" else rf"$\{greek[1].lower()}$"
-    base, *marks = unicodedata.normalize("NFD", character)
+    base, *marks = [*unicodedata.normalize("NFD", character)]
     if len(marks) == 1 and marks[0] in ACCENTS and base.isascii():
         dotless = {"i": r"\i", "j": r"\j"}.get(base, base)
         return rf"\{ACCENTS[marks[0]]}{{{dotless}}}"
