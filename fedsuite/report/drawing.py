@@ -15,7 +15,7 @@ from fedsuite.report.method_styles import GREY, Style
 
 INK = "#1f2329"
 WIDTH, HEIGHT = 3.4, 2.4
-SCREEN = 1.18  # how much larger a page shows a figure
+SCREEN = 1.3  # how much larger a page shows a figure
 LABEL_LETTERS, SIDE_LETTERS, LEGEND_LETTERS = 30, 18, 44
 LINE = 0.15
 MARGIN = 0.04

@@ -31,6 +31,7 @@ h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
   border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
+section { content-visibility: auto; contain-intrinsic-size: auto 60rem; }
 a { color: var(--link); }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
 .banner { background: var(--warn-panel); color: var(--warn); border-left: 4px solid;

@@ -42,6 +42,12 @@ SYMBOLS = {
     "→": r"$\rightarrow$",
     "∞": r"$\infty$",
     "ß": r"\ss{}",
+    "ł": r"\l{}",
+    "Ł": r"\L{}",
+    "ø": r"\o{}",
+    "Ø": r"\O{}",
+    "æ": r"\ae{}",
+    "Æ": r"\AE{}",
 } | {character: f"\\{character}" for character in "{}&#%_"}
 ACCENTS = {
     "\u0300": "`",

@@ -165,7 +165,7 @@ def test_a_suite_is_read_from_its_bundle(suite: Path, tmp_path: Path) -> None:
     assert ours.equals(theirs) and len(ours) == 6
     run = fedsuite.load(path / "taco-s1")
     assert run.summary == fedsuite.load(suite / "taco-s1").summary
-    with pytest.raises(fedsuite.UserError, match=r"holds 12 runs: .+/fedadw-s1\."):
+    with pytest.raises(fedsuite.UserError, match=r"holds 12 runs: .+/feda4-s1\."):
         fedsuite.load(path)
 
 
