@@ -15,8 +15,8 @@ from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
 from fedsuite.records.collection import open_collection
 from fedsuite.report import latex
-from fedsuite.report.build import make_report
-from fedsuite.report.document import Bold, ReportTable
+from fedsuite.report.build import RESULTS, latex_tables, make_report
+from fedsuite.report.document import Bold, Document, ReportTable, Section
 from fedsuite.report.results import results_table, results_tables, rounds_csv
 
 AWKWARD = [
@@ -102,15 +102,26 @@ def test_a_report_has_its_tables_without_the_papers_numbers(report: Path) -> Non
     assert names[0] == "results" and "communication" in names and "runs" not in names
 
 
-@pytest.mark.slow
-def test_the_papers_numbers_are_an_option(suite: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert main(["report", str(suite), "-o", str(out), "--paper-numbers"]) == 0
-    text = (out / "tables" / "results.tex").read_text()
+def test_the_papers_numbers_are_an_option(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = [Section(RESULTS, [])]
+    tables = latex_tables(open_collection(str(suite)), Document("t", "", sections), "fedavg")
+    text = latex.table(tables["results"], "results")
     assert re.search(r"taco & 63.00 \$\\pm\$ 1.41.* & 60.00 \$\\pm\$ 0.50 & \+3.00 \\\\", text)
     assert "Paper: Paper, Table I." in text
+    asked: list[object] = []
+
+    def note(name: str, out: Path, results_dir: str, **options: object) -> Path:
+        asked.append(options)
+        return out
+
+    monkeypatch.setattr("fedsuite.report.build.make_report", note)
+    assert main(["report", str(suite), "--paper-numbers", "--against", "taco"]) == 0
+    assert asked == [{"paper_numbers": True, "against": "taco"}]
+
+
+def test_the_reference_must_be_there(suite: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="invalid value 'tako' for --against"):
-        make_report(str(suite), out, against="tako")
+        make_report(str(suite), tmp_path, against="tako")
 
 
 def test_every_round_of_every_run_is_a_line(suite: Path) -> None:
