@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from fedsuite.core.files import read_document, replacing, write_problem
 from fedsuite.core.scratch import scratch_folder
@@ -76,7 +76,7 @@ def write_bundle(path: Path, name: str, files: Mapping[str, Path | bytes]) -> No
 
 
 @contextmanager
-def _compressed(path: Path, name: str) -> Iterator[IO[bytes]]:
+def _compressed(path: Path, name: str) -> Iterator[Any]:
     """Open a file to be compressed as the ending of its later name says."""
     with path.open("wb") as file:
         if name.endswith(ENDINGS[0]):
@@ -90,7 +90,7 @@ def _compressed(path: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _decompressed(path: Path) -> Iterator[IO[bytes]]:
+def _decompressed(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         if path.name.endswith(ENDINGS[0]):
             import pyarrow
@@ -167,7 +167,7 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-def _extract(path: Path, stream: IO[bytes], into: Path) -> list[PurePosixPath]:
+def _extract(path: Path, stream: Any, into: Path) -> list[PurePosixPath]:
     """Write a bundle's files; return their names."""
     names, total = [], 0
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:

@@ -24,7 +24,9 @@ def marks_against(column: Sequence[Cell], reference: str, better: str) -> dict[s
     rivals = _rivals(column, better)
     base = next((cell for cell in rivals if cell.row == reference), None)
     found: dict[str, str] = {}
-    for cell in rivals if base else ():
+    if base is None:
+        return found
+    for cell in rivals:
         seeds = [seed for seed in cell.by_seed if seed in base.by_seed]
         if cell is base or len(seeds) < LEAST_SEEDS:
             continue
