@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedsuite.api.bundle import bundle as bundle
     from fedsuite.api.compare import compare as compare
     from fedsuite.api.run import IncompleteRun as IncompleteRun
     from fedsuite.api.run import Run as Run
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from fedsuite.api.suite import SuiteRuns as SuiteRuns
     from fedsuite.api.suite import suite as suite
     from fedsuite.api.suite import sweep as sweep
+    from fedsuite.api.verify import Verified as Verified
+    from fedsuite.api.verify import verify as verify
     from fedsuite.core.settings import RunFailed as RunFailed
     from fedsuite.core.settings import UserError as UserError
 
@@ -23,8 +26,11 @@ _MODULES = {
     "compare": "fedsuite.api.compare",
     "suite": "fedsuite.api.suite",
     "sweep": "fedsuite.api.suite",
+    "bundle": "fedsuite.api.bundle",
+    "verify": "fedsuite.api.verify",
     "Run": "fedsuite.api.run",
     "SuiteRuns": "fedsuite.api.suite",
+    "Verified": "fedsuite.api.verify",
     "IncompleteRun": "fedsuite.api.run",
     "RunFailed": "fedsuite.core.settings",
     "UserError": "fedsuite.core.settings",

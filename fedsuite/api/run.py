@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsuite.core.settings import UserError
+from fedsuite.records.bundle import unpacked_run
 from fedsuite.records.folder import DEFAULT_RESULTS, RunState, find_run
 from fedsuite.records.reader import INCOMPLETE, read_run
 from fedsuite.records.reader import Run as Record
@@ -150,8 +151,9 @@ class Run:
 def load(
     name: str | os.PathLike[str], *, results_dir: str | os.PathLike[str] = DEFAULT_RESULTS
 ) -> Run:
-    """Open a run by its folder, or by its name inside the results folder.
+    """Open a run by its folder, by its name inside the results folder, or from a bundle.
 
-    Enough of its name to tell it from others will do; ``latest`` is the run that began last.
+    Enough of its name to tell it from others will do; ``latest`` is the run that began last;
+    ``suite.tar.zst/RUN`` is a run of a bundle that holds several.
     """
-    return Run(find_run(os.fspath(name), os.fspath(results_dir)))
+    return Run(find_run(unpacked_run(os.fspath(name)), os.fspath(results_dir)))

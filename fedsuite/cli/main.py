@@ -10,7 +10,7 @@ from typing import Annotated, cast
 import click
 import typer
 
-from fedsuite.cli import deploy, listing, model, partition, report, run, show, suite
+from fedsuite.cli import deploy, listing, model, partition, publish, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.files import write_problem
 from fedsuite.core.processes import interrupted_once
@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _group in (run, suite, show, listing, model, report, partition):
+for _group in (run, suite, show, listing, model, report, publish, partition):
     app.add_typer(_group.commands)
 app.add_typer(deploy.commands, name="deploy")
 

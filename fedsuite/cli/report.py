@@ -23,7 +23,7 @@ def report(
         str,
         typer.Argument(
             metavar="RUN|SUITE|FOLDER",
-            help="name of a run or suite, or a folder",
+            help="name of a run or suite, a folder, or a bundle",
             autocompletion=completion.runs_and_suites,
         ),
     ],
@@ -37,15 +37,34 @@ def report(
             show_default=False,
         ),
     ] = "report",
+    paper_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--paper-numbers",
+            help="print the paper's numbers in LaTeX tables too",
+            show_default=False,
+        ),
+    ] = False,
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD",
+            help="reference of the marks in LaTeX tables (default: fedavg, or the first)",
+            show_default=False,
+        ),
+    ] = "",
     results_dir: ResultsDir = DEFAULT_RESULTS,
 ) -> None:
-    """Make a page of a run, a suite or a folder of runs."""
+    """Make a page, figures and LaTeX tables of a run, a suite or a folder of runs."""
     from fedsuite.report.build import make_report
 
     if os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"-o {output} is a file. Give a folder for the report.")
-    page = make_report(name, Path(output), results_dir)
-    print(f"{page} (report.md, results.csv, runs.csv and figures/ are beside it)")
+    page = make_report(
+        name, Path(output), results_dir, paper_numbers=paper_numbers, against=against
+    )
+    beside = "report.md, tables.tex, results.csv, runs.csv, rounds.csv and figures/"
+    print(f"{page} ({beside} are beside it)")
 
 
 @commands.command(cls=Command)

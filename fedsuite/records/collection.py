@@ -13,6 +13,7 @@ from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError, kebab
 from fedsuite.core.text import counted
 from fedsuite.metrics import FINAL_SCORES, HIGHER
+from fedsuite.records.bundle import unpacked
 from fedsuite.records.checks import is_number
 from fedsuite.records.folder import (
     DEFAULT_RESULTS,
@@ -144,23 +145,30 @@ def column_name(labels: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def open_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Collection:
-    """Open a run, a suite or a folder of runs, by its path or its name in the results folder.
-
-    A run may also be named as :func:`find_run` finds it.
-    """
-    places = (Path(name), Path(results_dir) / name)
-    folder = next(filter(os.path.isdir, places), None) or match_run(name, results_dir)
-    if folder is None:
-        raise UserError(
-            f"There is no folder '{name}' in the current directory nor in "
-            f"{Path(results_dir).absolute()}. Give a run, a suite's folder or a folder of runs."
-        )
-    folder = folder.absolute()
+    """Open a run, a suite or a folder of runs, as :func:`find_collection` finds it."""
+    folder = find_collection(name, results_dir)
     if SuiteFolder(folder).exists:
         return _open_suite(SuiteFolder(folder))
     if RunFolder(folder).exists:
         return lay_out(folder.name, [read_run(folder)])
     return _open_folder(folder)
+
+
+def find_collection(name: str, results_dir: str = DEFAULT_RESULTS) -> Path:
+    """Return a folder by its path, by its name in the results folder, or as a bundle holds it.
+
+    A run may also be named as :func:`find_run` finds it.
+    """
+    inside = unpacked(name)
+    places = (Path(inside), Path(results_dir) / inside)
+    folder = next(filter(os.path.isdir, places), None) or match_run(name, results_dir)
+    if folder is not None:
+        return folder.absolute()
+    raise UserError(
+        f"There is no folder '{name}' in the current directory nor in "
+        f"{Path(results_dir).absolute()}. Give a run, a suite's folder, a folder of runs or a "
+        "bundle."
+    )
 
 
 def _open_folder(folder: Path) -> Collection:

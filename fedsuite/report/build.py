@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,18 @@ from fedsuite.core.settings import invalid
 from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection, open_collection
 from fedsuite.records.folder import REPORT_PAGE, REPORT_RUNS
-from fedsuite.report import class_scores, costs, curves, drawing, html, markdown, per_client
+from fedsuite.report import (
+    class_scores,
+    costs,
+    curves,
+    drawing,
+    html,
+    latex,
+    markdown,
+    per_client,
+)
 from fedsuite.report.cells import CPU_SHARE, NONE
+from fedsuite.report.compare import BASELINE
 from fedsuite.report.diagnostic_figures import diagnostics
 from fedsuite.report.diagnostic_tables import mean_tables
 from fedsuite.report.document import (
@@ -26,29 +37,53 @@ from fedsuite.report.document import (
     Picture,
     ReportTable,
     Section,
+    slug,
 )
 from fedsuite.report.label_distribution import label_distribution
-from fedsuite.report.results import results_csv, results_tables, runs_csv
+from fedsuite.report.results import results_csv, results_tables, rounds_csv, runs_csv
 
-DIAGNOSTICS = "Diagnostics of the methods"
+RESULTS, DIAGNOSTICS = "Results", "Diagnostics of the methods"
+RUNS, REPRODUCE = "Runs", "Reproduce"
+FIGURES, TABLES = "figures", "tables"
 SMALL = (
     "Small scale: fewer rounds or less data than in the paper, to finish on a laptop. The numbers "
     "show how methods compare here; they do not reproduce the paper's."
 )
 
 
-def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
-    """Write the report of a run, a suite or a folder into ``out``; return the page."""
+def make_report(
+    name: str,
+    out: Path,
+    results_dir: str = "runs",
+    *,
+    paper_numbers: bool = False,
+    against: str = "",
+) -> Path:
+    """Write the report of a run, a suite or a folder into ``out``; return the page.
+
+    LaTeX tables have the paper's numbers only if asked for, and mark what is better or worse than
+    the method ``against`` (by default fedavg, or the first).
+    """
     collection = open_collection(name, results_dir)
+    reference = _reference(collection, against)
     files: dict[str, bytes] = {}
     with drawing.style_context():
         document = build(collection)
-        drawn = {p.name: drawing.svg(p.figure) for p in pictures(document)}
+        drawn = {}
         for picture in pictures(document):
-            files[f"figures/{picture.name}.png"] = drawing.png(picture.figure)
+            drawing.lay_out(picture.figure)
+            drawn[picture.name] = drawing.svg(picture.figure)
+            files[f"{FIGURES}/{picture.name}.png"] = drawing.png(picture.figure)
+            files[f"{FIGURES}/{picture.name}.pdf"] = drawing.pdf(picture.figure)
             text = drawing.standalone(drawn[picture.name])
-            files[f"figures/{picture.name}.svg"] = text.encode()
+            files[f"{FIGURES}/{picture.name}.svg"] = text.encode()
+    printed = collection if paper_numbers else replace(collection, paper=())
+    tables = latex_tables(printed, document, reference)
+    for table, block in tables.items():
+        files[f"{TABLES}/{table}.tex"] = latex.table(block, table).encode()
+    files["tables.tex"] = latex.document(tables, TABLES).encode()
     files["results.csv"] = results_csv(collection).encode()
+    files["rounds.csv"] = rounds_csv(collection).encode()
     files[REPORT_RUNS] = runs_csv(collection).encode()
     files["report.md"] = markdown.render(document).encode()
     files[REPORT_PAGE] = html.render(document, drawn).encode()
@@ -60,13 +95,40 @@ def make_report(name: str, out: Path, results_dir: str = "runs") -> Path:
     return out / REPORT_PAGE
 
 
+def _reference(collection: Collection, against: str) -> str:
+    """Return the method that others are compared with in LaTeX tables."""
+    methods = collection.row_names()
+    if against and against not in methods:
+        raise invalid("--against", against, f"these runs have {', '.join(methods)}.")
+    return against or (BASELINE if BASELINE in methods else next(iter(methods), ""))
+
+
+def latex_tables(
+    collection: Collection, document: Document, reference: str
+) -> dict[str, ReportTable]:
+    """Return the tables that a paper may print, by file name: all but those of single runs."""
+    found: dict[str, ReportTable] = {}
+    for section in document.sections:
+        blocks: Sequence[Block] = section.blocks
+        if section.title == RESULTS:
+            blocks = results_tables(collection, reference)
+        elif section.title == DIAGNOSTICS:
+            blocks = mean_tables(collection)
+        for block in blocks if section.title not in (RUNS, REPRODUCE) else ():
+            if isinstance(block, ReportTable):
+                ascii_title = block.title.encode("ascii", "ignore").decode()
+                found[_free_name(slug(section.title, ascii_title), found)] = block
+    return found
+
+
 def _write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write a report's files, and remove the figures that only an earlier report had."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    before = _figures_of(out / "report.md")
+    """Write a report's files, and remove figures and tables that only an earlier report had."""
+    before = _files_of(out)
+    for folder in (FIGURES, TABLES):
+        (out / folder).mkdir(parents=True, exist_ok=True)
     for path, content in files.items():
         write_atomically(out / path, content)
-    for path in (f"figures/{name}.{kind}" for name in before for kind in ("png", "svg")):
+    for path in before:
         if path not in files:
             (out / path).unlink(missing_ok=True)
 
@@ -74,7 +136,7 @@ def _write(out: Path, files: Mapping[str, bytes]) -> None:
 def build(collection: Collection) -> Document:
     """Return the report of a collection as a document."""
     sections = [
-        Section("Results", [*_overview(collection), *results_tables(collection)]),
+        Section(RESULTS, [*_overview(collection), *results_tables(collection)]),
         Section("Accuracy by round", curves.by_round(collection)),
         Section("Accuracy by compute time", curves.by_seconds(collection)),
         Section("Rounds and compute time to target", costs.to_target(collection)),
@@ -83,8 +145,8 @@ def build(collection: Collection) -> Document:
         Section(DIAGNOSTICS, [*mean_tables(collection), *diagnostics(collection)]),
         Section("Label distribution per client", label_distribution(collection)),
         Section("Communication", costs.communication(collection)),
-        Section("Runs", _runs(collection)),
-        Section("Reproduce", _commands(collection)),
+        Section(RUNS, _runs(collection)),
+        Section(REPRODUCE, _commands(collection)),
     ]
     title = collection.tag(collection.title)
     return Document(title, SMALL if collection.small else "", _number_pictures(sections))
@@ -109,20 +171,31 @@ def _number_pictures(sections: Sequence[Section]) -> list[Section]:
             return replace(block, blocks=[numbered(inner) for inner in block.blocks])
         if not isinstance(block, Picture):
             return block
-        name, number = block.name, 1
-        while name in taken:
-            number += 1
-            name = f"{block.name}-{number}"
+        name = _free_name(block.name, taken)
         taken.add(name)
         return replace(block, name=name)
 
     return [replace(section, blocks=[numbered(b) for b in section.blocks]) for section in sections]
 
 
-def _figures_of(report: Path) -> set[str]:
-    """Return the names of an earlier report's figures."""
-    text = report.read_text(encoding="utf-8", errors="replace") if report.is_file() else ""
-    return set(re.findall(r"\]\(figures/([\w-]+)\.png\)", text))
+def _free_name(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken, with a number if need be."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(free for free in itertools.chain([name], numbered) if free not in taken)
+
+
+def _files_of(out: Path) -> set[str]:
+    """Return the figures and tables of an earlier report."""
+
+    def names(file: str, pattern: str) -> list[str]:
+        path = out / file
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        return re.findall(pattern, text)
+
+    figures = names("report.md", rf"\]\({FIGURES}/([\w-]+)\.png\)")
+    tables = names("tables.tex", rf"\\input{{{TABLES}/([\w-]+)}}")
+    drawn = {f"{FIGURES}/{name}.{kind}" for name in figures for kind in ("png", "svg", "pdf")}
+    return drawn | {f"{TABLES}/{name}.tex" for name in tables}
 
 
 def _overview(collection: Collection) -> list[Block]:

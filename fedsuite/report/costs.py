@@ -22,6 +22,7 @@ from fedsuite.report.method_styles import styles_for
 from fedsuite.report.statistics import deviation, mean
 
 ROUNDS, SECONDS = TO_TARGET
+BARS = "Bars: mean over the seeds that reached it. Lines: ± one sample standard deviation."
 UPLOAD, DOWNLOAD = (METRICS[name] for name in ("upload_bytes", "download_bytes"))
 
 
@@ -69,7 +70,7 @@ def _bars(collection: Collection, rounds: list[Cell]) -> list[Block]:
         title = collection.tag(f"{column}: rounds to {target_text([target])}")
         figure = drawing.bars(title, ROUNDS.unit, reached_by, styles)
         alt = title + ": " + ", ".join(f"{n} {m:.1f}" for n, (m, _) in reached_by.items()) + "."
-        blocks.append(Picture(slug("rounds-to-target", column), alt, figure))
+        blocks.append(Picture(slug("rounds-to-target", column), alt, figure, BARS))
     return [*blocks]
 
 

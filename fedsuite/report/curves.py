@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from fedsuite.metrics import METRICS, ROUND_SCORES, Metric
 from fedsuite.records.collection import Collection
@@ -27,7 +27,7 @@ def by_seconds(collection: Collection) -> list[Block]:
     blocks = _accuracy(collection, "seconds", METRICS["compute_seconds"].heading, seconds_so_far)
     if not any(isinstance(block, Picture) for block in blocks):
         return blocks
-    note = "The compute time of a round is its slowest client's; points are means over seeds."
+    note = "The compute time of a round is its slowest client's."
     busy = [run for run in collection.runs if run.busy]
     some = f"{len(busy)} of {len(collection.runs)} runs"
     return [Paragraph(" ".join(filter(None, [note, busy_note(busy, some)]))), *blocks]
@@ -40,7 +40,7 @@ def _accuracy(
     for metric in ROUND_SCORES:
         field, y_label = metric.name, metric.heading
         for column in collection.column_names():
-            series = {}
+            series, seeds = {}, set()
             for row in collection.row_names():
                 runs = [run for run in collection.usable(row, column) if run.curve(field)]
                 curves = [run.curve(field) for run in runs]
@@ -48,14 +48,25 @@ def _accuracy(
                 if line is not None:
                     name = row if all(run.done for run in runs) else row + UNFINISHED
                     series[name] = line
+                    seeds.add(len(runs))
             if series:
                 styles = styles_for(name.removesuffix(UNFINISHED) for name in series)
                 styles |= {n: styles[n.removesuffix(UNFINISHED)] for n in series}
                 figure = drawing.lines(collection.tag(column), x_label, y_label, series, styles)
                 ends = ", ".join(f"{name} {line[1][-1]:.1f}" for name, line in series.items())
                 alt = f"{column}: {y_label} by {x_label}. At the end: {ends}."
-                blocks.append(Picture(slug(field, kind, column), alt, figure))
+                name = slug(field, kind, column)
+                blocks.append(Picture(name, alt, figure, _caption(seeds)))
     return blocks or [Paragraph("No run has recorded accuracies yet.")]
+
+
+def _caption(counts: Set[int]) -> str:
+    """Say over how many runs curves are means, and what their bands are."""
+    least, most = min(counts), max(counts)
+    if most == 1:
+        return "One seed."
+    over = f"{most} seeds" if least == most else f"{least} to {most} seeds"
+    return f"Lines: mean over {over}. Bands: ± one sample standard deviation."
 
 
 def mean_curve(

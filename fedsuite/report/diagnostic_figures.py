@@ -30,6 +30,9 @@ GROUPS = {
     "honest": Style(BLUE, "-", "o"),
     "freeloaders": Style(RED, "-.", "X"),
 }
+MEANS = "Lines: mean over clients and seeds."
+MEANS_AND_BANDS = f"{MEANS} Bands: minimum to maximum."
+OVER_SEEDS = "Lines: mean over seeds. Bands: minimum to maximum."
 COUPLINGS = {
     "reliability and accuracy": "reliability_coupling",
     "weight and accuracy": "contribution_coupling",
@@ -95,7 +98,7 @@ def diagnostics(collection: Collection) -> list[Block]:
                 pictures += _pictures(collection, row, column, runs)
         if pictures:
             note = NOTES.get(algo, f"{row}: numbers recorded per client and round.")
-            blocks.append(Paragraph(f"{note} Lines are means, bands are from minimum to maximum."))
+            blocks.append(Paragraph(note))
             blocks += pictures[:SHOWN]
             if len(pictures) > SHOWN:
                 more = pictures[SHOWN:]
@@ -126,7 +129,9 @@ def _pictures(collection: Collection, row: str, column: str, runs: Sequence[Run]
             figure = drawing.lines(title, "round", client_curve.label, series, GROUPS, limits)
             ends = ", ".join(f"{name} {line[1][-1]:.2f}" for name, line in series.items())
             alt = f"{title} by round; in the last round {ends}."
-            pictures.append(Picture(slug(row, column, client_curve.title), alt, figure))
+            caption = MEANS if client_curve.share else MEANS_AND_BANDS
+            name = slug(row, column, client_curve.title)
+            pictures.append(Picture(name, alt, figure, caption))
     for draw in EXTRAS.get(algo, ()):
         pictures += draw(where, slug(row, column), runs, lines)
     return pictures
@@ -217,7 +222,8 @@ def _couplings(
     limits = {"no coupling": 0.0}
     figure = drawing.lines(title, "round", "Spearman correlation", series, styles, limits)
     ends = ", ".join(f"{k} {line[1][-1]:.2f}" for k, line in series.items())
-    return [Picture(f"{name}-coupling", f"{title}; in the last round {ends}.", figure)]
+    alt = f"{title}; in the last round {ends}."
+    return [Picture(f"{name}-coupling", alt, figure, OVER_SEEDS)]
 
 
 def _discrepancy(
@@ -238,7 +244,7 @@ def _discrepancy(
     x_label = "discrepancy from uniform classes (nats)"
     figure = drawing.scatter(title, x_label, "aggregation weight", points, styles_for(points))
     alt = f"{title}, a dot per client in the last round."
-    return [Picture(f"{name}-discrepancy", alt, figure)]
+    return [Picture(f"{name}-discrepancy", alt, figure, "A dot per client in the last round.")]
 
 
 Drawer = Callable[[str, str, Sequence[Run], Mapping[str, Sequence[Row]]], list[Picture]]

@@ -54,11 +54,12 @@ def _is_number(cell: str) -> bool:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its file name and its alternative text."""
+    """A figure with its file name, its alternative text and what is written below it."""
 
     name: str
     alt: str
     figure: Any
+    caption: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; padding-top: .8rem;
   border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
+section { content-visibility: auto; contain-intrinsic-size: auto 60rem; }
 a { color: var(--link); }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
 .banner { background: var(--warn-panel); color: var(--warn); border-left: 4px solid;
@@ -49,10 +50,10 @@ tbody tr:hover td { background: var(--panel); }
 .caption { color: var(--soft); font-size: .85rem; margin: .4rem 0 0; }
 .figures { display: grid; gap: 1rem; margin: .8rem 0;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
-figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem;
-  overflow-x: auto; text-align: center; }
+figure { margin: 0; padding: .6rem; background: var(--panel); border-radius: .5rem; }
+figure.wide { grid-column: 1 / -1; }
 figure svg { color: var(--ink); display: block; margin: 0 auto; }
-figure.wide svg { min-width: 34rem; }
+figcaption { color: var(--soft); font-size: .8rem; line-height: 1.35; margin-top: .3rem; }
 pre { background: var(--panel); padding: .8rem; border-radius: .5rem; overflow-x: auto;
   font-size: .85rem; }
 summary { cursor: pointer; color: var(--link); }
@@ -104,7 +105,8 @@ def _block(block: Block, drawn: Mapping[str, str]) -> str:
         labelled = f'<svg role="img" aria-label="{escape(block.alt)}"'
         picture = inline(drawn[block.name], block.name).replace("<svg", labelled, 1)
         wide = ' class="wide"' if pixels(drawn[block.name]) > WIDE else ""
-        return f"<figure{wide}>{picture}</figure>"
+        caption = f"<figcaption>{escape(block.caption)}</figcaption>" if block.caption else ""
+        return f"<figure{wide}>{picture}{caption}</figure>"
     return _table(block)
 
 

@@ -14,6 +14,7 @@ from fedsuite.core.protocol import OWN
 from fedsuite.core.settings import UserError
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
+from fedsuite.report import drawing
 from fedsuite.report.document import Block, Paragraph, Picture, slug
 
 MANY_BUBBLES = 2000
@@ -22,6 +23,11 @@ MAX_PICTURE_CLIENTS = 120
 SHADES = "·░▒▓█"
 LEGEND = "· none  ░ to 25 %  ▒ to 50 %  ▓ to 75 %  █ to 100 % of the row's largest"
 COLOUR = "#0072B2"
+CAPTION = "The area of a bubble is how many samples a client has of a class."
+FULL_WIDTH = 2 * drawing.WIDTH + 0.2  # of a page with two columns
+COLUMN_CLASSES = 24  # as many fit into a column
+BESIDE, BELOW = 1.35, 1.0  # inches for bars and labels
+LETTER, LEAST_LETTER = 7.2, 5.5
 GAP = 2
 MIN_ROOM = 8
 
@@ -69,7 +75,7 @@ def _draw(collection: Collection, column: str, run: Run) -> Block:
         f"{counts.sum(axis=1).min()} to {counts.sum(axis=1).max()} samples of {held.min()} to "
         f"{held.max()} classes."
     )
-    return Picture(slug("labels", column), alt, figure)
+    return Picture(slug("labels", column), alt, figure, CAPTION)
 
 
 def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> Table:
@@ -113,7 +119,8 @@ def label_table(counts: np.ndarray, class_names: Sequence[str], width: int) -> T
 def save_label_png(counts: np.ndarray, class_names: Sequence[str], path: Path, title: str) -> None:
     """Write :func:`label_figure` to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    label_figure(counts, class_names, title).savefig(path, format="png", dpi=150)
+    with drawing.style_context():
+        label_figure(counts, class_names, title).savefig(path, format="png", dpi=250)
 
 
 def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> Any:
@@ -130,17 +137,16 @@ def label_figure(counts: np.ndarray, class_names: Sequence[str], title: str) -> 
     clients, classes = shown.shape
     if clients < len(counts):
         title += f" (the first {clients})"
-    cell = float(np.clip(11 / max(clients, classes, 1), 0.15, 0.34))
-    plot_width = max(cell * classes, 2.5)
-    figure = Figure(figsize=(plot_width + 3.2, max(cell * clients, 1.5) + 1.6))
-    figure.set_layout_engine("constrained")
+    width = drawing.WIDTH if classes <= COLUMN_CLASSES else FULL_WIDTH
+    cell = min((width - BESIDE) / classes, float(np.clip(7 / clients, 0.065, 0.22)))
+    figure = Figure(figsize=(width, max(cell * clients, 1.0) + BELOW), layout="constrained")
     FigureCanvasAgg(figure)
     bubbles, bars = figure.subplots(
-        1, 2, sharey=True, gridspec_kw={"width_ratios": [plot_width, 1.6]}
+        1, 2, sharey=True, gridspec_kw={"width_ratios": [width - BESIDE, 0.8]}
     )
-    _draw_bubbles(bubbles, shown, _printable(class_names, classes), cell)
+    _draw_bubbles(bubbles, shown, _printable(class_names, classes), width - BESIDE, cell)
     _draw_bars(bars, shown)
-    figure.suptitle(title, fontsize=11)
+    drawing.add_title(figure, title)
     return figure
 
 
@@ -194,31 +200,39 @@ def _cells(counts: np.ndarray, per_cell: int, cell: int) -> Text:
     return line
 
 
-def _draw_bubbles(axes: Any, counts: np.ndarray, names: Sequence[str], cell: float) -> None:
+def _draw_bubbles(
+    axes: Any, counts: np.ndarray, names: Sequence[str], width: float, cell: float
+) -> None:
     """Draw the bubbles; the largest one fills its cell, or a little more where cells are small."""
     clients, classes = counts.shape
     rows, columns = np.nonzero(counts)
     largest = max(1, counts.max(initial=0))
-    widest = 72 * max(0.92 * cell, 0.2)
-    diameter = np.maximum(widest * np.sqrt(counts[rows, columns] / largest), 1.0)
+    widest = 72 * max(0.92 * cell, 0.1)
+    diameter = np.maximum(widest * np.sqrt(counts[rows, columns] / largest), 0.8)
     axes.scatter(columns, rows, s=diameter**2, color=COLOUR, linewidths=0)
     axes.set_xlim(-0.6, classes - 0.4)
     axes.set_ylim(clients - 0.4, -0.6)
-    fontsize = min(9.0, 72 * cell * 0.75)
-    step = 1 if classes <= 100 else 5
+    letter, step = _letters(72 * width / classes)
     shown = range(0, classes, step)
     long = max((len(name) for name in names), default=0) > 2
     axes.set_xticks(
-        shown, [names[label] for label in shown], fontsize=fontsize, rotation=90 if long else 0
+        shown, [names[label] for label in shown], fontsize=letter, rotation=90 if long else 0
     )
-    step = 1 if clients <= 40 else 5 if clients <= 100 else 10
+    letter, step = _letters(72 * cell)
     axes.set_yticks(np.arange(0, clients, step))
-    axes.tick_params(axis="y", labelsize=min(9.0, fontsize * step))
+    axes.tick_params(axis="y", labelsize=letter)
     axes.grid(True, color="0.5", alpha=0.25, linewidth=0.4)
     axes.set_axisbelow(True)
     axes.set_xlabel("class")
     axes.set_ylabel("client")
-    axes.set_title(f"largest bubble = {largest:,} samples", fontsize=9, loc="left")
+    axes.set_title(f"largest bubble = {largest:,} samples", fontsize=LETTER, loc="left")
+
+
+def _letters(room: float) -> tuple[float, int]:
+    """Return the size of letters for labels with this room each, and how many share a label."""
+    if room >= LEAST_LETTER:
+        return min(LETTER, 0.9 * room), 1
+    return LETTER, next(step for step in (5, 10, 20, 50, 1000) if step * room >= LETTER)
 
 
 def _draw_bars(axes: Any, counts: np.ndarray) -> None:
@@ -226,7 +240,7 @@ def _draw_bars(axes: Any, counts: np.ndarray) -> None:
     axes.barh(np.arange(len(counts)), counts.sum(axis=1), height=0.8, color="0.55")
     axes.set_xlabel("samples")
     axes.tick_params(axis="y", left=False, labelleft=False)
-    axes.tick_params(axis="x", labelsize=8)
-    axes.locator_params(axis="x", nbins=3)
+    axes.tick_params(axis="x", labelsize=LETTER)
+    axes.locator_params(axis="x", nbins=2)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)

@@ -30,7 +30,8 @@ def _block(block: Block) -> str:
     if isinstance(block, Code):
         return f"```sh\n{block.text}\n```"
     if isinstance(block, Picture):
-        return f"![{_safe(block.alt).replace(']', ')')}](figures/{block.name}.png)"
+        image = f"![{_safe(block.alt).replace(']', ')')}](figures/{block.name}.png)"
+        return "\n\n".join(filter(None, [image, _safe(block.caption)]))
     if isinstance(block, Fold):
         return "\n\n".join([f"**{_safe(block.title)}**", *map(_block, block.blocks)])
     return table(block)

@@ -21,6 +21,11 @@ SUMMARIES = {
     "personal_best": "best client",
 }
 
+CAPTION = (
+    "Dots: a client with a seed. Boxes: quartiles and median over all of them; whiskers: minimum "
+    "and maximum."
+)
+
 
 def per_client(collection: Collection) -> list[Block]:
     """Draw the distribution of clients' accuracy on their own test samples at the end."""
@@ -37,11 +42,10 @@ def per_client(collection: Collection) -> list[Block]:
             figure = drawing.boxes(title, SCORE.heading, values, styles)
             ranges = ", ".join(f"{n} {min(v):.0f} to {max(v):.0f}" for n, v in values.items())
             alt = f"{column}: accuracy per client after the last round; worst to best: {ranges}."
-            blocks.append(Picture(slug("per-client", column), alt, figure))
+            blocks.append(Picture(slug("per-client", column), alt, figure, CAPTION))
     if not blocks:
         return [Paragraph("No run has accuracies per client. Set personal-eval=on to record them.")]
-    note = "Boxes show quartiles over all clients and seeds, whiskers minimum and maximum."
-    return [*_table(collection), Paragraph(note), *blocks]
+    return [*_table(collection), *blocks]
 
 
 def _table(collection: Collection) -> list[ReportTable]:

@@ -9,8 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from fedsuite.metrics import SUMMARY_METRICS, TO_TARGET, find_metric
+from fedsuite.records.checks import is_number
 from fedsuite.records.collection import Collection, PaperNumber
-from fedsuite.report.best import BEST, TIE, TIE_MARK, explain, marks
+from fedsuite.report.best import (
+    BEST,
+    TIE,
+    TIE_MARK,
+    explain,
+    explain_against,
+    marks,
+    marks_against,
+)
 from fedsuite.report.cells import (
     BUSY_MARK,
     CPU_SHARE,
@@ -47,24 +56,26 @@ CSV_FIELDS = (
 )
 
 
-def results_tables(collection: Collection) -> list[Block]:
+def results_tables(collection: Collection, reference: str = "") -> list[Block]:
     """Return a table of the metric, and of each further one that a finished run has.
 
     Time and rounds to target have a section of their own; here they are shown only beside the
-    paper's.
+    paper's. What is better or worse than a ``reference`` is marked.
     """
-    blocks = [results_table(collection, collection.metric, collection.better)]
+    blocks = [results_table(collection, collection.metric, collection.better, reference)]
     for metric, better in collection.also.items():
         in_paper = any(cell.paper for cell in cells(collection, metric))
         if in_paper or find_metric(metric) not in TO_TARGET:
-            blocks.append(results_table(collection, metric, better))
+            blocks.append(results_table(collection, metric, better, reference))
     tables = [block for block in blocks if isinstance(block, ReportTable)]
     if len(tables) == 1:
         return [replace(tables[0], title="")]
     return [*tables] or [blocks[0]]
 
 
-def results_table(collection: Collection, metric: str, better: str) -> ReportTable | Paragraph:
+def results_table(
+    collection: Collection, metric: str, better: str, reference: str = ""
+) -> ReportTable | Paragraph:
     """Return the table of a metric, or a sentence if no finished run has it."""
     table = cells(collection, metric)
     if not any(cell.values for cell in table):
@@ -73,6 +84,10 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
     in_paper = {cell.column for cell in table if cell.paper}
     by_place = {(cell.row, cell.column): cell for cell in table}
     marked = marks_by_column(table, better)
+    against = {
+        name: marks_against([cell for cell in table if cell.column == name], reference, better)
+        for name in columns
+    }
     headings = [collection.rows]
     for column in columns:
         here = [cell for cell in table if cell.column == column]
@@ -83,7 +98,8 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
         line = [row]
         for column in columns:
             cell = by_place[row, column]
-            line.append(_our_cell(cell, most, marked[column].get(row, "")))
+            compared = against[column].get(row, "")
+            line.append(_our_cell(cell, most, marked[column].get(row, ""), compared))
             if column in in_paper:
                 ours = cell.mean if cell.is_comparable else None
                 number, difference = paper_cells(cell.paper, ours, cell.metric.digits)
@@ -91,7 +107,9 @@ def results_table(collection: Collection, metric: str, better: str) -> ReportTab
         lines.append(line)
     heading = find_metric(metric).heading
     title = heading[:1].upper() + heading[1:]
-    return ReportTable(headings, lines, _caption(collection, table, better, marked), title)
+    caption = _caption(collection, table, better, marked)
+    note = explain_against(against.values(), reference)
+    return ReportTable(headings, lines, f"{caption} {note}".strip(), title)
 
 
 def marks_by_column(table: Sequence[Cell], better: str) -> dict[str, dict[str, str]]:
@@ -109,14 +127,14 @@ def _heading(column: Sequence[Cell]) -> str:
     return f"{column[0].column}, {word} {target_text(targets)}"
 
 
-def _our_cell(cell: Cell, most: int, mark: str) -> str:
+def _our_cell(cell: Cell, most: int, mark: str, compared: str) -> str:
     runs = len(cell.runs)
     if not cell.values:
         if len(cell.targets) > 1:
             return TARGETS_DIFFER
         return f"none of {runs}" if cell.missed else NONE
     few = len(cell.values) < most or len(cell.values) < runs
-    text = mean_and_deviation(cell.values, cell.metric.digits)
+    text = mean_and_deviation(cell.values, cell.metric.digits) + compared
     text += f" ({len(cell.values)} of {max(runs, most)})" if few else ""
     text += (f" {BUSY_MARK}" if cell.busy else "") + (f" {TIE_MARK}" if mark == TIE else "")
     return Bold(text) if mark == BEST else text
@@ -223,6 +241,30 @@ def runs_csv(collection: Collection) -> str:
         labels = [run.labels.get(name, "") for name in names]
         lines.append([run.name, *labels, collection.scale, *(fields.get(f) for f in RUN_FIELDS)])
     return write_csv(lines)
+
+
+def rounds_csv(collection: Collection) -> str:
+    """Return every round of every run with all its numbers as recorded as CSV.
+
+    ``a.b`` is the part b of the metric a.
+    """
+    labels = list(dict.fromkeys(key for run in collection.runs for key in run.labels))
+    rows = [(run, _numbers(row)) for run in collection.runs for row in run.history]
+    names = list(dict.fromkeys(name for _, numbers in rows for name in numbers))
+    lines: list[list[Any]] = [["run", *labels, *names]]
+    for run, numbers in rows:
+        known = [run.labels.get(label, "") for label in labels]
+        lines.append([run.name, *known, *(numbers.get(name) for name in names)])
+    return write_csv(lines)
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a round by name, those of parts too."""
+    found = {name: value for name, value in row.items() if is_number(value)}
+    for name, parts in row.items():
+        if isinstance(parts, Mapping):
+            found |= {f"{name}.{part}": v for part, v in parts.items() if is_number(v)}
+    return found
 
 
 def write_csv(lines: Sequence[Sequence[Any]]) -> str:

@@ -175,12 +175,21 @@ def test_all_sections_are_filled(report: Path) -> None:
     assert "60 % | 2 of 2 | 2.0 ± 0.0 | 0.50 ± 0.00 |" in text
 
 
-def test_pictures_are_there_in_both_forms(report: Path) -> None:
+def test_pictures_are_there_in_all_forms(report: Path) -> None:
     names = re.findall(r"\(figures/(.+?)\.png\)", (report / "report.md").read_text())
     assert len(names) > 10 and len(set(names)) == len(names)
     for name in names:
         assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (report / "figures" / f"{name}.svg").read_text()
+        assert (report / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_bands_and_boxes_are_explained_below_them(report: Path) -> None:
+    page, text = (report / "index.html").read_text(), (report / "report.md").read_text()
+    for document in (page, text):
+        assert "Lines: mean over 2 seeds. Bands: ± one sample standard deviation." in document
+        assert "Boxes: quartiles and median" in document
+    assert page.count("<figcaption>") >= page.count("<figure") - 1
 
 
 def test_the_page_needs_nothing_else(report: Path) -> None:

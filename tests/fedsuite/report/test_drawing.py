@@ -38,7 +38,7 @@ def test_a_legend_takes_no_room_from_its_plot(names: list[str]) -> None:
     with drawing.style_context():
         figure = drawing.lines("t", "round", "personal accuracy (%)", series, styles_for(names))
         width, height = inches(figure)
-    assert width > 2.5 and height > 1.6
+    assert width > 2.1 and height > 1.35
     assert is_whole(figure, figure.axes[0].yaxis.label)
     assert is_whole(figure, figure.legends[0])
 
@@ -51,8 +51,33 @@ def test_rows_leave_room_for_their_plot(names: list[str]) -> None:
         bars = drawing.bars("t", "rounds", {n: (1.0, 0.5) for n in names}, styles_for(names))
         for figure in (boxes, bars):
             width, height = inches(figure)
-            assert width > 1.8 and height > 0.2 * len(names)
+            assert width > 1.5 and height > 0.17 * len(names)
             assert is_whole(figure, figure.axes[0].xaxis.label)
+
+
+@pytest.mark.parametrize("title", ["W" * 90, "MMMM, WWWW " * 6, "a short one", "$a$ and $b_c"])
+def test_a_title_is_whole(title: str) -> None:
+    with drawing.style_context():
+        figure, axes = drawing.new_figure(title, "x", "y")
+        _, height = inches(figure)
+    text = figure.get_suptitle()
+    assert text.replace("\n", "").replace(" ", "") == title.replace(" ", "")
+    assert is_whole(figure, figure._suptitle) and height > 1.3
+    assert figure._suptitle.get_window_extent().y0 > axes.get_window_extent().y1
+
+
+def test_a_pdf_has_its_fonts_and_no_date() -> None:
+    """A column is 3.4 inches of 72 points; fonts are embedded as TrueType (/FontFile2)."""
+    series: dict[str, drawing.Line] = {"taco": ([0, 1], [1.0, 2.0], None, None)}
+    with drawing.style_context():
+        first, again = (
+            drawing.pdf(drawing.lines("t", "round", "accuracy", series, styles_for(series)))
+            for _ in range(2)
+        )
+    assert first == again and b"CreationDate" not in first
+    assert b"/FontFile2" in first and b"/Type3" not in first
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+)", first)
+    assert box is not None and float(box[1]) == pytest.approx(3.4 * 72)
 
 
 @pytest.mark.slow

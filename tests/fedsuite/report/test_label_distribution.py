@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import ArrayLike
 from rich.console import Console
 
-from fedsuite.report.label_distribution import label_table, save_label_png
+from fedsuite.report.label_distribution import label_figure, label_table, save_label_png
 
 
 def lines(counts: ArrayLike, names: list[str], width: int) -> list[str]:
@@ -84,6 +85,20 @@ def test_picture_is_written(tmp_path: Path, clients: int, classes: int) -> None:
         assert image.format == "PNG"
         assert max(image.size) <= 3000
         assert np.asarray(image.convert("L")).std() > 5
+
+
+@pytest.mark.parametrize(
+    ("clients", "classes", "width"), [(20, 10, 3.4), (3, 2, 3.4), (120, 62, 7.0), (5, 200, 7.0)]
+)
+def test_picture_is_as_wide_as_a_column_or_a_page(clients: int, classes: int, width: float) -> None:
+    names = [f"class {label}" for label in range(classes)]
+    figure = label_figure(np.ones((clients, classes), int), names, "a title " * 9)
+    figure.canvas.draw()
+    assert figure.get_size_inches()[0] == pytest.approx(width)
+    assert figure.get_size_inches()[1] < 10
+    assert figure.axes[0].get_position().width * width > 1.2
+    labels = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
+    assert all(left.x1 <= right.x0 + 1 for left, right in itertools.pairwise(labels))
 
 
 def test_picture_without_data_is_written(tmp_path: Path) -> None:
