@@ -38,8 +38,7 @@ from strategies.round import (
     RunInfo,
     buffer_weights,
     copy_state,
-    grow_client_axes,
-    round_half_up,
+    grow_state,
 )
 
 __all__ = ["BaseStrategy", "NoParams", "Round", "RoundRecord", "RunInfo"]
@@ -105,6 +104,11 @@ class BaseStrategy(Strategy):
         """Return why settings do not fit the model or the local steps; "" if they do."""
         return ""
 
+    @classmethod
+    def shortage(cls, params: Any, clients: int) -> str:
+        """Return why so many clients a round are too few; "" if they are not."""
+        return ""
+
     def result(self) -> Vector:
         """Return the model that is this method's result: scored each round, and saved."""
         return self.model
@@ -130,16 +134,10 @@ class BaseStrategy(Strategy):
 
         An axis with one entry per client, here and in a new strategy, grows.
         """
-        before, state = self.info.num_clients, self.state()
-        fresh = type(self)(info, self.params)
+        before, fresh = self.info.num_clients, type(self)(info, self.params)
         fresh.model, fresh.buffers = self.model, self.buffers
-        start = fresh.state()
         self.info = info
-        for name, value in state.items():
-            if isinstance(value, np.ndarray):
-                first = start.get(name, np.zeros((info.num_clients, *value.shape[1:])))
-                state[name] = grow_client_axes(value, first, before, info.num_clients)
-        self.load_state(state)
+        self.load_state(grow_state(self.state(), fresh.state(), before, info.num_clients))
 
     # What algorithms use
 
@@ -158,6 +156,11 @@ class BaseStrategy(Strategy):
             move = move * np.float32(self.info.server_lr)
         return this_round.model + move
 
+    def keep_model(self, this_round: Round, why: str) -> Vector:
+        """Say why a round's updates come to nothing; return the model as it was."""
+        self._note(f"round {this_round.number}: {why}; the model does not change")
+        return this_round.model
+
     def present(self) -> list[int]:
         """Return the clients that can be reached and are not expelled."""
         reachable = self.hosts.available(self.info.num_clients)
@@ -166,8 +169,7 @@ class BaseStrategy(Strategy):
     def sample(self, server_round: int) -> list[int]:
         """Draw the round's clients, the same for the same seed, never an expelled one."""
         present = self.present()
-        wanted = round_half_up(self.info.fraction_train * self.info.num_clients)
-        count = min(max(wanted, self.info.min_train_clients, 1), len(present))
+        count = min(self.info.sampled, len(present))
         if count == len(present):
             return present
         draw = seeds.generator(self.info.seed, "sample", server_round)
@@ -355,9 +357,7 @@ class BaseStrategy(Strategy):
             model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
         if not all(map(is_finite, [model, *kept])):
-            self._note(
-                f"round {this_round.number}: the aggregate is not finite; the model does not change"
-            )
+            self.keep_model(this_round, "the aggregate is not finite")
             self.load_state(before)
             self.round_record.is_void = True
             return

@@ -51,6 +51,22 @@ def mean_row(rows: Matrix) -> Doubles:
     return np.concatenate([block.mean(axis=0, dtype=np.float64) for block in blocks])
 
 
+def column_blocks(columns: int) -> list[slice]:
+    """Return the blocks of columns that a wide matrix is worked through in."""
+    return [slice(start, min(start + BLOCK, columns)) for start in range(0, columns, BLOCK)]
+
+
+def squared_distances(rows: Matrix) -> Doubles:
+    """Return the squared distance of each row to each, from inner products of centred rows."""
+    products = np.zeros((len(rows), len(rows)))
+    for block in column_blocks(rows.shape[1]):
+        part = rows[:, block].astype(np.float64)
+        part -= part.mean(axis=0)
+        products += part @ part.T
+    squares = np.diag(products)
+    return np.maximum(squares[:, None] + squares - 2.0 * products, 0.0)
+
+
 def is_finite(array: np.ndarray) -> bool:
     """Return whether all numbers are finite; a matrix is looked through row by row."""
     return all(bool(np.isfinite(row).all()) for row in (array if array.ndim > 1 else [array]))

@@ -41,7 +41,7 @@ from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import Trackers, check_trackers
 from strategies.base import RoundRecord, RunInfo
 from strategies.replies import is_divergence
-from strategies.round import POOLED
+from strategies.round import POOLED, sample_size
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -131,7 +131,9 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
     strategy, params = registry.find(config.algo).strategy, params_of(config)
+    sampled = sample_size(config.num_clients, config.fraction_train, config.min_train_clients)
     problem = strategy.misfit(params, has_statistics, config.plain_steps)
+    problem = problem or strategy.shortage(params, sampled)
     if problem:
         raise UserError(problem)
     return module
@@ -383,6 +385,7 @@ class TrainingLoop:
             learning_rate=config.learning_rate,
             eval_every=config.eval_every,
             personal_eval=config.personal_eval == "on",
+            momentum=config.momentum,
             plain_sgd=config.optimizer == "sgd" and not config.momentum,
             probe=self.evaluation.probe if config.probe_per_class else None,
             shapes=self.model.shapes,
