@@ -30,6 +30,7 @@ from tasks.evaluation import evaluate
 from tasks.task import Task
 
 CHUNK_ROWS = 4096  # gathered at once
+Epochs = list[list[np.ndarray]]  # batches of row numbers
 Evaluation = tuple[float, int, dict[str, Any]]  # loss, samples, numbers beside them
 
 
@@ -240,11 +241,15 @@ class Client(NumPyClient):
 
     def train(self, lr: float) -> dict[str, float]:
         """Run the local epochs or steps from the model as it stands."""
+        return self.train_on(self.schedule, lr)
+
+    def train_on(self, epochs: Epochs, lr: float) -> dict[str, float]:
+        """Run some epochs from the model as it stands."""
         model = self.model
         model.module.train()
         optimizer = self.optimizer(model.weights)
         losses: list[torch.Tensor] = []
-        for epoch in self.schedule:
+        for epoch in epochs:
             for x, y in self.batches(epoch):
                 losses.append(self.gradients(x, y))
                 self.correct_gradient()
@@ -265,12 +270,16 @@ class Client(NumPyClient):
         )
 
     @cached_property
-    def schedule(self) -> list[list[np.ndarray]]:
+    def schedule(self) -> Epochs:
         """Return this round's epochs, each a list of batches of rows; steps are one epoch.
 
         A straggler's are shortened: all that depends on the steps sees those it takes.
         """
-        how, draw, rows = self.context.training, self.context.draw("batches"), self.rows
+        return self.plan("batches")
+
+    def plan(self, purpose: str) -> Epochs:
+        """Return as many epochs or steps as the schedule's, drawn for a purpose."""
+        how, draw, rows = self.context.training, self.context.draw(purpose), self.rows
         if how.local_steps:
             epochs = [step_plan(rows, how.batch_size, how.local_steps, draw)]
         else:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from fedsuite import registry
 from fedsuite.core import files
-from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.client_ids import parse_clients, parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
 from fedsuite.core.protocol import OWN
 from fedsuite.core.run_names import check_run_name
@@ -76,6 +76,11 @@ class RunConfig(SharedSettings):
     def freeloader_ids(self) -> tuple[int, ...]:
         """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
+
+    @property
+    def attacker_ids(self) -> tuple[int, ...]:
+        """The clients that attack."""
+        return parse_clients("attackers", self.attackers, self.num_clients)
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -218,7 +223,14 @@ def _refuse_contradictions(config: RunConfig) -> None:
     if config.resume and not config.run_name:
         raise UserError("resume needs run-name, the run to resume.")
     check_run_name(config.run_name)
-    parse_freeloaders(config.freeloaders, config.num_clients)
+    both = set(config.freeloader_ids) & set(config.attacker_ids)
+    if both:
+        raise UserError(
+            f"client {min(both)} cannot be both a freeloader and an attacker. Give ids, e.g. "
+            "freeloaders='18,19,' attackers='16,17,'."
+        )
+    if len(config.freeloader_ids) + len(config.attacker_ids) >= config.num_clients:
+        raise invalid("attackers", config.attackers, "at least one client must be honest.")
     parse_trackers(config.tracking)
 
 

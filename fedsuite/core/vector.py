@@ -120,6 +120,26 @@ def top_layers(shapes: Mapping[str, tuple[int, ...]], count: int) -> dict[str, s
     return chosen
 
 
+def body_mask(
+    shapes: Mapping[str, tuple[int, ...]], head_layers: int, statistics: int
+) -> NDArray[np.bool_]:
+    """Return what is below the last layers, of all parameters, then statistics, end to end."""
+    size = sum(prod(shape) for shape in shapes.values())
+    start = next(iter(top_layers(shapes, head_layers).values())).start
+    return np.concatenate([np.arange(size) < start, np.full(statistics, start > 0)])
+
+
+def unnormalised_mask(shapes: Mapping[str, tuple[int, ...]], statistics: int) -> NDArray[np.bool_]:
+    """Return what is of no normalisation layer, of all parameters, then statistics, end to end.
+
+    A normalisation layer has weights of one dimension alone.
+    """
+    owners = {name: name.rpartition(".")[0] for name in shapes}
+    weighted = {owners[name] for name, shape in shapes.items() if len(shape) > 1}
+    parts = [np.full(prod(shape), owners[name] in weighted) for name, shape in shapes.items()]
+    return np.concatenate([*parts, np.zeros(statistics, bool)])
+
+
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
     """Return the inner product in float64, on one thread: BLAS would start several."""
     return float(np.einsum("i,i->", a, b, dtype=np.float64))

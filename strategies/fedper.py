@@ -1,0 +1,39 @@
+"""FedPer: Arivazhagan, Aggarwal, Singh, Choudhary, "Federated Learning with Personalization
+Layers", 2019.
+
+Clients share the body of their model, whose changes are averaged by samples, and keep the last
+layers, the head, to themselves. FedRep has the same server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsuite.core.settings import UserError, setting
+from fedsuite.core.vector import body_mask
+from strategies.shared_part import SharedPart
+
+
+@dataclass(frozen=True)
+class FedPerParams:
+    """Settings of FedPer."""
+
+    head_layers: int = setting(1, "number of last layers that a client keeps to itself", low=1)
+
+
+class FedPer(SharedPart):
+    """Averages bodies."""
+
+    Params = FedPerParams
+
+    def shared(self) -> np.ndarray:
+        """Share all but the head, statistics too."""
+        shared = body_mask(self.info.shapes, self.params.head_layers, self.buffers.size)
+        if not shared.any():
+            raise UserError(
+                f"head-layers = {self.params.head_layers} leaves nothing of this model to share. "
+                "Lower it."
+            )
+        return shared
