@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from clients.base import Client, Received, Reply
-from clients.freeloader import with_noise
+from clients.freeloader import noise_beside
 from fedsuite.core.protocol import GAUSSIAN, LABEL_FLIP, SCALED, SIGN_FLIP
 from fedsuite.core.vector import Vector
 
@@ -37,7 +37,7 @@ def attacked(vector: Vector, attack: str, strength: float, draw: np.random.Gener
     if attack == SCALED:
         return vector * np.float32(strength)
     if attack == GAUSSIAN:
-        return with_noise(vector, strength, draw) - vector
+        return noise_beside(vector, strength, draw).astype(np.float32)
     return vector
 
 

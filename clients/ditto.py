@@ -23,20 +23,22 @@ class DittoClient(Client):
     personal: ClassVar[bool] = True
     scores_own: ClassVar[bool] = True
     params: DittoParams
+    pull: ProximalPull | None = None
 
     def train_round(self, received: Received) -> Reply:
-        """Train the own model, then the global one, whose statistics are the ones that are sent."""
+        """Train the global model, as FedAvg's client does, and then the own one."""
         buffers = self.model.buffer_vector()
+        reply = super().train_round(received)
+        sent = self.model.buffer_vector()
         own = self.context.state.load()
         self.model.load(own.get("model", received["model"]), own.get("buffers", buffers))
-        self.pull: ProximalPull | None = ProximalPull(self, received["model"], self.params.lam)
+        self.pull = ProximalPull(self, received["model"], self.params.lam)
         self.train_on(self.plan("own batches"), received.lr)
         kept = {"model": self.model.vector(), "buffers": self.model.buffer_vector()}
         if np.isfinite(kept["model"]).all():
             self.context.state.save(kept)
-        self.pull = None
-        self.model.load(received["model"], buffers)
-        return super().train_round(received)
+        self.model.load(received["model"], sent)  # the statistics that travel are the global ones
+        return reply
 
     def correct_gradient(self) -> None:
         """Add ``lam (v - w)`` for the own model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from clients.base import Client, Evaluation, Received, epoch_plan
+from fedsuite.core import seeds
 
 if TYPE_CHECKING:
     from strategies.fedavg_ft import FedAvgFtParams
@@ -18,9 +19,9 @@ class FedAvgFtClient(Client):
 
     def evaluate_round(self, received: Received) -> Evaluation:
         """Score the received model after some epochs on the own training samples."""
+        here, draw = self.context, self.context.draw("fine-tuning")
         self.model.load(received["model"])
-        if self.params.epochs:
-            draw, size = self.context.draw("fine-tuning"), self.context.training.batch_size
-            epochs = [epoch_plan(self.rows, size, draw) for _ in range(self.params.epochs)]
-            self.train_on(epochs, received.number("tuning-lr"))
+        self.model.seed(seeds.integer(here.seed, "fine-tuning", here.round, here.client))
+        size, count = here.training.batch_size, self.params.epochs
+        self.train_on([epoch_plan(self.rows, size, draw) for _ in range(count)], received.lr)
         return self.score()

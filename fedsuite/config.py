@@ -18,7 +18,7 @@ from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_clients, parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
-from fedsuite.core.protocol import OWN
+from fedsuite.core.protocol import NO_ATTACK, OWN
 from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
@@ -79,8 +79,9 @@ class RunConfig(SharedSettings):
 
     @property
     def attacker_ids(self) -> tuple[int, ...]:
-        """The clients that attack."""
-        return parse_clients("attackers", self.attackers, self.num_clients)
+        """The clients that attack; none without an attack."""
+        attackers = parse_clients("attackers", self.attackers, self.num_clients)
+        return attackers if self.attack != NO_ATTACK else ()
 
     @property
     def trackers(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ ALGORITHMS: dict[str, Entry] = {
     ),
     "fedproto": Entry(
         "strategies.fedproto:FedProto",
-        "clients.fedtgp:FedTgpClient",
+        "clients.fedproto:FedProtoClient",
         "clients share mean class prototypes",
     ),
     "fedprox": Entry(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsuite.core.protocol import ATTACKS, COMPRESSIONS, LABEL_FLIP, OWN
+from fedsuite.core.protocol import ATTACKS, COMPRESSIONS, LABEL_FLIP, NO_ATTACK, OWN
 from fedsuite.core.settings import setting
 from fedsuite.metrics import TARGET_METRICS
 from tasks.datasets import DATASETS, HUB, TABLES
@@ -153,7 +153,7 @@ class SharedSettings:
         needs="freeloaders",
     )
     attack: str = setting(
-        "none", "what attackers do", choices=("none", *ATTACKS), needs="attackers"
+        NO_ATTACK, "what attackers do", choices=(NO_ATTACK, *ATTACKS), needs="attackers"
     )
     attackers: str = setting(
         "",

@@ -75,6 +75,11 @@ class BaseStrategy(Strategy):
         """Return the next global vector; default ``w + server_lr * sum n_i/n v_i``."""
         return self.step(this_round, sample_weights(this_round.num_examples))
 
+    def aggregate_buffers(self, this_round: Round) -> Vector:
+        """Return the next float buffers; default their mean with the weights of the updates."""
+        shares = buffer_weights(this_round.weights, this_round.num_examples)
+        return weighted_sum(shares, this_round.buffers)
+
     def training_start(self) -> Vector:
         """Return the model clients train from; by default the global one."""
         return self.model
@@ -100,8 +105,17 @@ class BaseStrategy(Strategy):
         return {name: self.model.size for name in self.expects}
 
     @classmethod
-    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
-        """Return why settings do not fit the model or the local steps; "" if they do."""
+    def misfit(
+        cls,
+        params: Any,
+        has_statistics: bool,
+        plain_steps: bool = True,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> str:
+        """Return why settings do not fit the model or the local steps; "" if they do.
+
+        ``shapes`` are those of the model's parameters.
+        """
         return ""
 
     @classmethod
@@ -156,10 +170,12 @@ class BaseStrategy(Strategy):
             move = move * np.float32(self.info.server_lr)
         return this_round.model + move
 
-    def keep_model(self, this_round: Round, why: str) -> Vector:
-        """Say why a round's updates come to nothing; return the model as it was."""
-        self._note(f"round {this_round.number}: {why}; the model does not change")
-        return this_round.model
+    def too_few(self, replies: int) -> str:
+        """Return why so many valid replies do not make a round; "" if they do."""
+        least = self.info.min_train_clients
+        if replies < least:
+            return f"{replies} valid replies, fewer than min-train-clients = {least}"
+        return self.shortage(self.params, replies)
 
     def present(self) -> list[int]:
         """Return the clients that can be reached and are not expelled."""
@@ -198,11 +214,8 @@ class BaseStrategy(Strategy):
             "clients": len(valid),
             "failed": sum(len(c) for c in self._asked.values()) - len(valid),
         }
-        if len(valid) < self.info.min_train_clients:
-            self._note(
-                f"round {server_round}: {len(valid)} valid replies, fewer than min-train-clients"
-                f" = {self.info.min_train_clients}; the model does not change"
-            )
+        if too_few := self.too_few(len(valid)):
+            self._note_no_change(server_round, too_few)
             return None, MetricRecord({"clients": len(valid)})
         this_round, before = self._round(server_round, valid), set(self.expelled)
         self._aggregate(this_round)
@@ -223,7 +236,8 @@ class BaseStrategy(Strategy):
             return []
         self._load(arrays)
         self._refresh_nodes(grid)
-        return self._messages(MessageType.EVALUATE, server_round, self.present(), config)
+        scalars = {"lr": self.info.learning_rate(server_round), **config}
+        return self._messages(MessageType.EVALUATE, server_round, self.present(), scalars)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -357,14 +371,13 @@ class BaseStrategy(Strategy):
             model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
         if not all(map(is_finite, [model, *kept])):
-            self.keep_model(this_round, "the aggregate is not finite")
+            self._note_no_change(this_round.number, "the aggregate is not finite")
             self.load_state(before)
             self.round_record.is_void = True
             return
         self.model = model
         if self.buffers.size and self.shares_model:
-            shares = buffer_weights(this_round.weights, this_round.num_examples)
-            self.buffers = weighted_sum(shares, this_round.buffers)
+            self.buffers = self.aggregate_buffers(this_round)
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
@@ -393,6 +406,9 @@ class BaseStrategy(Strategy):
         self.round_record.rows.append(
             {"phase": phase, "client": client, "status": "failed", "reason": reason}
         )
+
+    def _note_no_change(self, server_round: int, why: str) -> None:
+        self._note(f"round {server_round}: {why.rstrip('.')}; the model does not change")
 
     def _note(self, text: str) -> None:
         log.warning("%s", text)

@@ -21,7 +21,7 @@ class FedAlaParams:
         True, "adaptive local aggregation; false = start from the global model"
     )
     ala_layers: int = setting(
-        2,
+        1,
         "number of top layers aggregated adaptively, normalisation not counted; 0 = all",
         low=0,
         needs="adaptive=true",

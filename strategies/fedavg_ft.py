@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsuite.core.messages import Instruction
 from fedsuite.core.settings import setting
 from strategies.base import BaseStrategy
 
@@ -22,7 +21,3 @@ class FedAvgFt(BaseStrategy):
     """FedAvg's server."""
 
     Params = FedAvgFtParams
-
-    def evaluation_instruction(self, client: int) -> Instruction:
-        """Send the round's learning rate, which is the fine-tuning's."""
-        return Instruction(config={"tuning-lr": self._lr})

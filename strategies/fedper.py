@@ -7,12 +7,14 @@ layers, the head, to themselves. FedRep has the same server.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedsuite.core.settings import UserError, setting
-from fedsuite.core.vector import body_mask
+from fedsuite.core.settings import setting
+from fedsuite.core.vector import body_mask, layers
 from strategies.shared_part import SharedPart
 
 
@@ -28,12 +30,23 @@ class FedPer(SharedPart):
 
     Params = FedPerParams
 
+    @classmethod
+    def misfit(
+        cls,
+        params: Any,
+        has_statistics: bool,
+        plain_steps: bool = True,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> str:
+        """Refuse a head that is the whole model."""
+        count = len(layers(shapes or {}))
+        if params.head_layers < count:
+            return ""
+        return (
+            f"head-layers = {params.head_layers} leaves nothing to share: the model has {count} "
+            "layers. Lower the setting, or use algo=local."
+        )
+
     def shared(self) -> np.ndarray:
         """Share all but the head, statistics too."""
-        shared = body_mask(self.info.shapes, self.params.head_layers, self.buffers.size)
-        if not shared.any():
-            raise UserError(
-                f"head-layers = {self.params.head_layers} leaves nothing of this model to share. "
-                "Lower it."
-            )
-        return shared
+        return body_mask(self.info.shapes, self.params.head_layers, self.buffers.size)

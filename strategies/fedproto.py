@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import Vector, last_layer
+from fedsuite.core.vector import Doubles, Vector, last_layer
 from strategies.base import BaseStrategy, Round, RunInfo
-from strategies.fedtgp import class_means
 
 
 @dataclass(frozen=True)
@@ -74,3 +73,10 @@ class FedProto(BaseStrategy):
         """Restore both."""
         super().load_state(state)
         self.prototypes, self.known = state["prototypes"], state["known"]
+
+
+def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Doubles, np.ndarray]:
+    """Return each class's mean over the clients that have it, and which classes any has."""
+    holders = held.sum(axis=0)
+    sums = np.where(held[:, :, None], sent, 0.0).sum(axis=0, dtype=np.float64)
+    return sums / np.maximum(holders, 1)[:, None], holders > 0

@@ -16,6 +16,7 @@ import numpy as np
 from fedsuite.core.settings import setting
 from fedsuite.core.vector import Doubles, Vector, squared_distances
 from strategies.base import BaseStrategy, Round
+from strategies.median import count_in
 
 
 @dataclass(frozen=True)
@@ -35,35 +36,33 @@ class Krum(BaseStrategy):
     @classmethod
     def shortage(cls, params: Any, clients: int) -> str:
         """Refuse fewer clients a round than the bound asks for."""
-        attackers = int(params.tolerated * clients)
+        attackers = count_in(params.tolerated, clients)
         if clients >= least_clients(attackers):
             return ""
         return (
-            f"{clients} clients a round with up to {attackers} attackers among them are too few: "
-            f"Krum needs twice as many as attackers, and three more ({least_clients(attackers)}). "
-            "Lower the algorithm's setting `tolerated`, or have more clients in a round."
+            f"{clients} clients in a round with up to {attackers} attackers among them are too "
+            f"few for Krum, which needs {least_clients(attackers)}: twice the attackers and three "
+            "more. Lower the algorithm's setting `tolerated`, or have more clients in a round."
         )
 
     def aggregate(self, this_round: Round) -> Vector:
-        """Move by the chosen updates; not at all if there are too few to choose from."""
-        count = len(this_round.clients)
-        if shortage := self.shortage(self.params, count):
-            return self.keep_model(this_round, shortage.rstrip("."))
-        scores = krum_scores(this_round.updates, int(self.params.tolerated * count))
+        """Move by the chosen updates."""
+        attackers = count_in(self.params.tolerated, len(this_round.clients))
+        scores = krum_scores(this_round.updates, attackers)
         this_round.per_client["krum"] = scores
-        return self.step(this_round, self.shares(scores))
+        return self.step(this_round, lowest(scores, self.chosen(len(scores), attackers)))
 
-    def shares(self, scores: Doubles) -> Doubles:
-        """Give all weight to the lowest score, the first of equal ones."""
-        return lowest(scores, 1)
+    def chosen(self, clients: int, attackers: int) -> int:
+        """Return how many updates are averaged: one, the first of those with the lowest score."""
+        return 1
 
 
 class MultiKrum(Krum):
     """The mean of all but the ``f`` updates that are farthest from their neighbours."""
 
-    def shares(self, scores: Doubles) -> Doubles:
-        """Give the same weight to all but the ``f`` highest scores."""
-        return lowest(scores, len(scores) - int(self.params.tolerated * len(scores)))
+    def chosen(self, clients: int, attackers: int) -> int:
+        """Return ``n - f``."""
+        return clients - attackers
 
 
 def least_clients(attackers: int) -> int:

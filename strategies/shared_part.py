@@ -46,8 +46,7 @@ class SharedPart(BaseStrategy):
         """Move the part; the (unused) model stays."""
         weights = sample_weights(this_round.num_examples)
         this_round.per_client["weight"] = weights
-        move = weighted_sum(weights, this_round.arrays["part"])
-        self.part = self._part() + np.float32(self.info.server_lr) * move
+        self.part = self._part() + weighted_sum(weights, this_round.arrays["part"])
         return this_round.model
 
     def kept_files(self) -> dict[str, dict[str, np.ndarray]]:

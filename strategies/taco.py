@@ -97,7 +97,13 @@ class Taco(BaseStrategy):
         self.momentum_unit = 1.0
 
     @classmethod
-    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
+    def misfit(
+        cls,
+        params: Any,
+        has_statistics: bool,
+        plain_steps: bool = True,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> str:
         """Refuse ``z`` for a model with statistics, which belong to ``w`` alone."""
         if params.output == "w" or not has_statistics:
             return ""

@@ -17,6 +17,7 @@ SAVE_MODEL = "save-model"
 NONE, TOP_K, INT8 = COMPRESSIONS = ("none", "top-k", "int8")
 
 # What attackers do.
+NO_ATTACK = "none"
 ATTACKS = ("sign-flip", "gaussian", "label-flip", "scaled")
 SIGN_FLIP, GAUSSIAN, LABEL_FLIP, SCALED = ATTACKS
 
@@ -34,11 +35,3 @@ TO_RESUME = "to resume it: "
 def owner_name(identity: str) -> str:
     """Return the name by which the server knows the owner of a secret."""
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-
-SIGN_FLIP, GAUSSIAN, LABEL_FLIP, SCALED = ATTACKS = (
-    "sign-flip",
-    "gaussian",
-    "label-flip",
-    "scaled",
-)

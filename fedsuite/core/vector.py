@@ -16,6 +16,7 @@ Vector = NDArray[np.float32]
 Matrix = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 BLOCK = 1 << 16  # columns
+MOST_COPIED = 1 << 20  # entries
 
 
 def weighted_sum(weights: np.ndarray, rows: Matrix) -> Vector:
@@ -51,15 +52,17 @@ def mean_row(rows: Matrix) -> Doubles:
     return np.concatenate([block.mean(axis=0, dtype=np.float64) for block in blocks])
 
 
-def column_blocks(columns: int) -> list[slice]:
-    """Return the blocks of columns that a wide matrix is worked through in."""
-    return [slice(start, min(start + BLOCK, columns)) for start in range(0, columns, BLOCK)]
+def column_blocks(rows: Matrix) -> list[slice]:
+    """Return blocks of a matrix's columns, each of which may be copied: they have few entries."""
+    count, columns = rows.shape
+    width = max(MOST_COPIED // max(count, 1), 1)
+    return [slice(start, start + width) for start in range(0, columns, width)]
 
 
 def squared_distances(rows: Matrix) -> Doubles:
     """Return the squared distance of each row to each, from inner products of centred rows."""
     products = np.zeros((len(rows), len(rows)))
-    for block in column_blocks(rows.shape[1]):
+    for block in column_blocks(rows):
         part = rows[:, block].astype(np.float64)
         part -= part.mean(axis=0)
         products += part @ part.T
