@@ -105,22 +105,13 @@ class BaseStrategy(Strategy):
         return {name: self.model.size for name in self.expects}
 
     @classmethod
-    def misfit(
-        cls,
-        params: Any,
-        has_statistics: bool,
-        plain_steps: bool = True,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> str:
-        """Return why settings do not fit the model or the local steps; "" if they do.
-
-        ``shapes`` are those of the model's parameters.
-        """
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
+        """Return why settings do not fit the model or the local steps; "" if they do."""
         return ""
 
     @classmethod
-    def shortage(cls, params: Any, clients: int) -> str:
-        """Return why so many clients a round are too few; "" if they are not."""
+    def shortage(cls, params: Any, clients: int, layers: int | None = None) -> str:
+        """Return why a round has too few clients, or the model layers; "" if neither has."""
         return ""
 
     def result(self) -> Vector:
@@ -350,20 +341,8 @@ class BaseStrategy(Strategy):
         return check_update(result, self._expected(), self.needs_metrics, self.limits)
 
     def _round(self, number: int, valid: list[Result]) -> Round:
-        arrays = self.vectors.matrices(valid)
-        none = np.zeros((len(valid), 0), dtype=np.float32)
-        return Round(
-            number=number,
-            model=self.model,
-            clients=[result.client for result in valid],
-            buffers=arrays.pop("buffers", none),
-            arrays=arrays,
-            num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
-            num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
-            lr=self._lr,
-            metrics=[result.metrics for result in valid],
-            zeros=self.vectors.zeros,
-        )
+        arrays, zeros = self.vectors.matrices(valid), self.vectors.zeros
+        return Round.of(valid, arrays, number=number, model=self.model, lr=self._lr, zeros=zeros)
 
     def _aggregate(self, this_round: Round) -> None:
         before = copy_state(self.state(), this_round.zeros)

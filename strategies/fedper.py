@@ -7,14 +7,13 @@ layers, the head, to themselves. FedRep has the same server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import body_mask, layers
+from fedsuite.core.vector import body_mask
 from strategies.shared_part import SharedPart
 
 
@@ -31,19 +30,12 @@ class FedPer(SharedPart):
     Params = FedPerParams
 
     @classmethod
-    def misfit(
-        cls,
-        params: Any,
-        has_statistics: bool,
-        plain_steps: bool = True,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> str:
+    def shortage(cls, params: Any, clients: int, layers: int | None = None) -> str:
         """Refuse a head that is the whole model."""
-        count = len(layers(shapes or {}))
-        if params.head_layers < count:
+        if layers is None or params.head_layers < layers:
             return ""
         return (
-            f"head-layers = {params.head_layers} leaves nothing to share: the model has {count} "
+            f"head-layers = {params.head_layers} leaves nothing to share: the model has {layers} "
             "layers. Lower the setting, or use algo=local."
         )
 

@@ -34,7 +34,7 @@ class Krum(BaseStrategy):
     Params = KrumParams
 
     @classmethod
-    def shortage(cls, params: Any, clients: int) -> str:
+    def shortage(cls, params: Any, clients: int, layers: int | None = None) -> str:
         """Refuse fewer clients a round than the bound asks for."""
         attackers = count_in(params.tolerated, clients)
         if clients >= least_clients(attackers):

@@ -124,6 +124,20 @@ class Round:
     scalars: dict[str, float] = field(default_factory=dict)
     zeros: Callable[[tuple[int, ...]], Matrix] = ByMessage().zeros
 
+    @classmethod
+    def of(cls, results: Sequence[Result], arrays: dict[str, Matrix], **about: Any) -> Round:
+        """Make a round of valid results and their vectors, whose rows are in the same order."""
+        none = np.zeros((len(results), 0), dtype=np.float32)
+        return cls(
+            clients=[result.client for result in results],
+            buffers=arrays.pop("buffers", none),
+            arrays=arrays,
+            num_examples=np.array([r.metrics["num-examples"] for r in results], dtype=np.float64),
+            num_steps=np.array([r.metrics.get("steps", 0.0) for r in results], dtype=np.float64),
+            metrics=[result.metrics for result in results],
+            **about,
+        )
+
     @property
     def updates(self) -> Matrix:
         """The ``(n, P)`` matrix of ``v_i = w_i - w``."""

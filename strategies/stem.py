@@ -49,13 +49,7 @@ class Stem(BaseStrategy):
         self.last_step = 0.0
 
     @classmethod
-    def misfit(
-        cls,
-        params: Any,
-        has_statistics: bool,
-        plain_steps: bool = True,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> str:
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
         """Refuse local steps that are not ``lr v``: the server takes each client's last one."""
         if plain_steps or params.form == "taco" or params.a == 1:
             return ""

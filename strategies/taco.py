@@ -97,13 +97,7 @@ class Taco(BaseStrategy):
         self.momentum_unit = 1.0
 
     @classmethod
-    def misfit(
-        cls,
-        params: Any,
-        has_statistics: bool,
-        plain_steps: bool = True,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> str:
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
         """Refuse ``z`` for a model with statistics, which belong to ``w`` alone."""
         if params.output == "w" or not has_statistics:
             return ""

@@ -27,6 +27,7 @@ from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import RunFailed, UserError
+from fedsuite.core.vector import layers
 from fedsuite.inference.description import ModelDescription
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
@@ -133,8 +134,8 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     strategy, params = registry.find(config.algo).strategy, params_of(config)
     sampled = sample_size(config.num_clients, config.fraction_train, config.min_train_clients)
     shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-    problem = strategy.misfit(params, has_statistics, config.plain_steps, shapes)
-    problem = problem or strategy.shortage(params, sampled)
+    problem = strategy.misfit(params, has_statistics, config.plain_steps)
+    problem = problem or strategy.shortage(params, sampled, len(layers(shapes)))
     if problem:
         raise UserError(problem)
     return module

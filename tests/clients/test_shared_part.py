@@ -117,8 +117,8 @@ def test_fedper_shares_the_statistics_of_its_body_and_fedbn_none() -> None:
 
 @pytest.mark.parametrize("count", [2, 9])
 def test_a_head_that_is_the_whole_model_is_refused_before_the_run(count: int) -> None:
-    assert not FedPer.misfit(PER, False, shapes=POINT)
-    assert "has 2 layers" in FedPer.misfit(FedPerParams(head_layers=count), False, shapes=POINT)
+    assert FedPer.shortage(PER, 1, layers=2) == FedPer.shortage(FedPerParams(count), 1) == ""
+    assert "has 2 layers" in FedPer.shortage(FedPerParams(count), 1, layers=2)
     given = {"algo": "fedrep", "model": "mlp", "fedrep.head-layers": count + 2}
     with pytest.raises(UserError, match=f"head-layers = {count + 2} leaves nothing to share"):
         check_feasible(parse(given))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,7 @@ class Slow(BaseStrategy):
     """Is checked against the model for a minute."""
 
     @classmethod
-    def misfit(
-        cls,
-        params: Any,
-        has_statistics: bool,
-        plain_steps: bool = True,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> str:
+    def misfit(cls, params: Any, has_statistics: bool, plain_steps: bool = True) -> str:
         is_main = threading.current_thread() is threading.main_thread()
         if os.environ["SLOW_DATA"] == ("main" if is_main else "other"):
             Path("preparing").touch()
