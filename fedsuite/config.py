@@ -18,7 +18,7 @@ from fedsuite import registry
 from fedsuite.core import files
 from fedsuite.core.client_ids import parse_clients, parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
-from fedsuite.core.protocol import NO_ATTACK, OWN
+from fedsuite.core.protocol import LABEL_FLIP, NO_ATTACK, OWN
 from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
@@ -44,6 +44,7 @@ RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout
 # Without a model that clients share there is none to move, nor to score on the server's rows.
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 OF_UPDATES = ("compression", "compression_share")
+OF_ATTACKS = ("attack", "attackers", "attack_strength")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 
@@ -159,6 +160,8 @@ def parse(
         config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
     if "update" not in algorithm.client.sends:
         config = settle_unused(config, OF_UPDATES, idle, f"on {config.algo}", shared)
+    if not algorithm.client.sends and config.attack != LABEL_FLIP:
+        config = settle_unused(config, OF_ATTACKS, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
 
 

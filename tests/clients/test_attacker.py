@@ -96,6 +96,7 @@ def test_the_first_vector_is_the_one_that_matters(tmp_path: Path) -> None:
         ({"attackers": "0,1,2,3,4,", "freeloaders": "5"}, "at least one client must be honest"),
         ({"attackers": "2", "attack": "tickle"}, "tickle"),
         ({"attackers": "2", "attack-strength": -1}, "attack-strength"),
+        ({"attackers": "2", "algo": "local"}, "attack=scaled has no effect on local"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
@@ -107,6 +108,8 @@ def test_who_attacks() -> None:
     config = parse({"num-clients": 10, "attack": "scaled", "attackers": "3"})
     assert config.attacker_ids == (7, 8, 9)
     assert parse({"num-clients": 10, "attackers": "3"}).attacker_ids == (), "without an attack none"
+    flipped = {"algo": "local", "attack": "label-flip", "attackers": "3"}
+    assert parse(flipped | {"num-clients": 10}, idle="refuse").attacker_ids == (7, 8, 9)
 
 
 def test_a_run_under_attack(experiment: Experiment) -> None:
