@@ -147,4 +147,5 @@ def decayed(mean: Vector, value: Vector, beta: float) -> Vector:
 
 def adaptive_step(mean: Vector, square: Vector, eta: float, tau: float) -> Vector:
     """Return ``eta m / (sqrt(s) + tau)``."""
-    return np.float32(eta) * mean / (np.sqrt(square) + np.float32(tau))
+    step: Vector = np.divide(np.float32(eta) * mean, np.sqrt(square) + np.float32(tau))
+    return step

@@ -31,7 +31,7 @@ from strategies.fedper import FedPer, FedPerParams
 from strategies.fedrep import FedRepParams
 
 Experiment = Callable[..., Path]
-POINT = {"low.weight": (1, 1), "top.weight": (1, 1)}
+POINT: dict[str, tuple[int, ...]] = {"low.weight": (1, 1), "top.weight": (1, 1)}
 PER, REP = FedPerParams(), FedRepParams(head_epochs=1)
 
 

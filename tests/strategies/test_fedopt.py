@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_updates_count_by_samples(cls: type[AdaptiveServer]) -> None:
 
 @pytest.mark.parametrize("cls", [FedAvgM, FedAdam, FedYogi, FedAdagrad])
 def test_a_restart_changes_nothing(cls: type[FedAvgM | AdaptiveServer]) -> None:
-    params = {"bias_correction": True} if cls is FedAdam else {}
+    params: dict[str, Any] = {"bias_correction": True} if cls is FedAdam else {}
     strategy, again = strategy_of(cls, **params), strategy_of(cls, **params)
     play(strategy, [[3, 1], [1, 0]])
     again.load_state(strategy.state())

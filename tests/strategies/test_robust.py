@@ -188,7 +188,7 @@ def test_one_of_ten_cannot_steer_the_model(cls: type[BaseStrategy]) -> None:
     """Nine honest updates near (1, 1); whatever the tenth sends, the model stays near them."""
     honest = 1 + 0.1 * np.random.default_rng(0).standard_normal((9, 2))
     for attack in ([1e6, 1e6], [-1e6, 0], [0, 0]):
-        params = {"iterations": 50} if cls is GeometricMedian else {}
+        params: dict[str, Any] = {"iterations": 50} if cls is GeometricMedian else {}
         strategy = strategy_of(cls, clients=10, **params)
         play(strategy, [*honest.tolist(), attack])
         np.testing.assert_allclose(strategy.model, [1, 1], atol=0.3)
