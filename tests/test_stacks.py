@@ -60,10 +60,10 @@ def test_the_size_of_a_stack_does_not_show(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", OWN_CLIENTS)
-def test_stacks_of_1_7_and_50_give_the_same_bits(
+def test_stacks_of_1_4_and_20_give_the_same_bits(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, algo: str
 ) -> None:
-    check_sizes(experiment, monkeypatch, algo, (1, 7, 50))
+    check_sizes(experiment, monkeypatch, algo, (1, 4, 20))
 
 
 @pytest.mark.slow
