@@ -30,6 +30,8 @@ from tasks.evaluation import evaluate
 from tasks.task import Task
 
 CHUNK_ROWS = 4096  # gathered at once
+ALL = slice(None)
+Epochs = list[list[np.ndarray]]  # batches of row numbers
 Evaluation = tuple[float, int, dict[str, Any]]  # loss, samples, numbers beside them
 
 
@@ -240,41 +242,50 @@ class Client(NumPyClient):
 
     def train(self, lr: float) -> dict[str, float]:
         """Run the local epochs or steps from the model as it stands."""
+        losses = self.train_on(self.schedule, lr)
+        return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
+
+    def train_on(self, epochs: Epochs, lr: float, part: slice = ALL) -> list[torch.Tensor]:
+        """Run some epochs from the model as it stands, and move a part; return the losses."""
         model = self.model
         model.module.train()
-        optimizer = self.optimizer(model.weights)
+        optimizer = self.optimizer(model.weights[part], model.grads[part])
         losses: list[torch.Tensor] = []
-        for epoch in self.schedule:
+        for epoch in epochs:
             for x, y in self.batches(epoch):
                 losses.append(self.gradients(x, y))
                 self.correct_gradient()
                 optimizer.step(lr)
             self.end_epoch()
-        return {"steps": len(losses), "loss": torch.stack(losses).mean().item()}
+        return losses
 
     def as_sent(self, vector: Vector) -> Vector:
         """Return a vector as the server sees it: smaller ones than the model arrive as they are."""
         how = self.context.training.compression
         return how.as_sent(vector) if how.applies(vector.size, self.model.size) else vector
 
-    def optimizer(self, weights: torch.Tensor) -> Optimizer:
-        """Return a fresh optimiser that moves ``weights`` along the model's gradients."""
+    def optimizer(self, weights: torch.Tensor, grads: torch.Tensor | None = None) -> Optimizer:
+        """Return a fresh optimiser that moves ``weights`` along gradients, by default all."""
         how = self.context.training
-        return make_optimizer(
-            how.optimizer, weights, self.model.grads, how.momentum, how.weight_decay
-        )
+        grads = self.model.grads if grads is None else grads
+        return make_optimizer(how.optimizer, weights, grads, how.momentum, how.weight_decay)
 
     @cached_property
-    def schedule(self) -> list[list[np.ndarray]]:
+    def schedule(self) -> Epochs:
         """Return this round's epochs, each a list of batches of rows; steps are one epoch.
 
         A straggler's are shortened: all that depends on the steps sees those it takes.
         """
-        how, draw, rows = self.context.training, self.context.draw("batches"), self.rows
-        if how.local_steps:
+        return self.plan("batches")
+
+    def plan(self, purpose: str, num_epochs: int | None = None) -> Epochs:
+        """Draw epochs for a purpose; by default as many epochs or steps as the schedule has."""
+        how, draw, rows = self.context.training, self.context.draw(purpose), self.rows
+        if how.local_steps and num_epochs is None:
             epochs = [step_plan(rows, how.batch_size, how.local_steps, draw)]
         else:
-            epochs = [epoch_plan(rows, how.batch_size, draw) for _ in range(how.local_epochs)]
+            count = how.local_epochs if num_epochs is None else num_epochs
+            epochs = [epoch_plan(rows, how.batch_size, draw) for _ in range(count)]
         if not how.stragglers:
             return epochs
         pace = straggler_pace(how.stragglers, how.straggler_min, self.context.draw("straggler"))

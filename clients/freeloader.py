@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from clients.base import Client, Received, Reply
-from fedsuite.core.vector import Vector, norms
+from fedsuite.core.vector import Doubles, Vector, norms
 
 
 def freeloading(cls: type[Client], noise: float = 0.0) -> type[Client]:
@@ -24,11 +24,13 @@ def freeloading(cls: type[Client], noise: float = 0.0) -> type[Client]:
 
 def with_noise(change: Vector, noise: float, draw: np.random.Generator) -> Vector:
     """Add a Gaussian direction of ``noise`` times the length of ``change``."""
-    if not noise:
-        return change
+    return (change + noise_beside(change, noise, draw)).astype(np.float32) if noise else change
+
+
+def noise_beside(change: Vector, noise: float, draw: np.random.Generator) -> Doubles:
+    """Return a Gaussian direction of ``noise`` times the length of ``change``."""
     direction = draw.standard_normal(change.size)
-    length = noise * norms(change[None])[0] / norms(direction[None])[0]
-    return (change + length * direction).astype(np.float32)
+    return noise * norms(change[None])[0] / norms(direction[None])[0] * direction
 
 
 class Freeloader(Client):

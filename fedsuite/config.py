@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from fedsuite import registry
 from fedsuite.core import files
-from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.client_ids import parse_clients, parse_freeloaders
 from fedsuite.core.needs import Idle, settle, settle_unused
-from fedsuite.core.protocol import OWN
+from fedsuite.core.protocol import LABEL_FLIP, NO_ATTACK, OWN
 from fedsuite.core.run_names import check_run_name
 from fedsuite.core.settings import (
     Scalar,
@@ -44,6 +44,7 @@ RUNTIME_KEYS = ("results_dir", "run_name", "resume", "data_root", "round_timeout
 # Without a model that clients share there is none to move, nor to score on the server's rows.
 OF_SHARED_MODEL = ("server_lr", "eval_rows", "freeloader_noise")
 OF_UPDATES = ("compression", "compression_share")
+OF_ATTACKS = ("attack", "attackers", "attack_strength")
 # Keys whose default depends on the algorithm.
 FOLLOWS_ALGO = ("personal-eval", "client-test-fraction", "probe-per-class")
 
@@ -76,6 +77,12 @@ class RunConfig(SharedSettings):
     def freeloader_ids(self) -> tuple[int, ...]:
         """The clients that do not train."""
         return parse_freeloaders(self.freeloaders, self.num_clients)
+
+    @property
+    def attacker_ids(self) -> tuple[int, ...]:
+        """The clients that attack; none without an attack."""
+        attackers = parse_clients("attackers", self.attackers, self.num_clients)
+        return attackers if self.attack != NO_ATTACK else ()
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -153,6 +160,8 @@ def parse(
         config = settle_unused(config, OF_SHARED_MODEL, idle, f"on {config.algo}", shared)
     if "update" not in algorithm.client.sends:
         config = settle_unused(config, OF_UPDATES, idle, f"on {config.algo}", shared)
+    if not algorithm.client.sends and config.attack != LABEL_FLIP:
+        config = settle_unused(config, OF_ATTACKS, idle, f"on {config.algo}", shared)
     return _resolve(config, algorithm)
 
 
@@ -218,7 +227,14 @@ def _refuse_contradictions(config: RunConfig) -> None:
     if config.resume and not config.run_name:
         raise UserError("resume needs run-name, the run to resume.")
     check_run_name(config.run_name)
-    parse_freeloaders(config.freeloaders, config.num_clients)
+    both = set(config.freeloader_ids) & set(config.attacker_ids)
+    if both:
+        raise UserError(
+            f"client {min(both)} cannot be both a freeloader and an attacker. Give ids, e.g. "
+            "freeloaders='18,19,' attackers='16,17,'."
+        )
+    if len(config.freeloader_ids) + len(config.attacker_ids) >= config.num_clients:
+        raise invalid("attackers", config.attackers, "at least one client must be honest.")
     parse_trackers(config.tracking)
 
 

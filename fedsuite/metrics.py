@@ -118,6 +118,7 @@ TABLE = (
     Metric("unscored", "unscored clients", "", LOWER, digits=0, in_summary=False),
     Metric("unscored_clients", "clients unscored at the end", "", LOWER, digits=0),
     Metric("freeloader_tpr", "freeloader TPR", "%", HIGHER, share=True),
+    Metric("attacker_tpr", "attacker TPR", "%", HIGHER, share=True),
     Metric("freeloader_fpr", "freeloader FPR", "%", LOWER, share=True),
     Metric("lr", "learning rate", digits=4, in_summary=False),
 )

@@ -52,6 +52,11 @@ ALGORITHMS: dict[str, Entry] = {
     "avg": Entry(
         "strategies.avg:Avg", "clients.fedavg:FedAvgClient", "plain mean of client models"
     ),
+    "ditto": Entry(
+        "strategies.ditto:Ditto",
+        "clients.ditto:DittoClient",
+        "personal models, each pulled to the global one",
+    ),
     "feda4": Entry(
         "strategies.feda4:FedA4",
         "clients.feda4:FedA4Client",
@@ -62,10 +67,25 @@ ALGORITHMS: dict[str, Entry] = {
         "clients.fedacg:FedAcgClient",
         "clients start where the server's momentum leads",
     ),
+    "fedadagrad": Entry(
+        "strategies.fedopt:FedAdagrad",
+        "clients.fedavg:FedAvgClient",
+        "adaptive server steps that become smaller",
+    ),
+    "fedadam": Entry(
+        "strategies.fedopt:FedAdam",
+        "clients.fedavg:FedAvgClient",
+        "adaptive server steps, by a fading mean square",
+    ),
     "fedadw": Entry(
         "strategies.fedadw:FedAdw",
         "clients.fedadw:FedAdwClient",
         "adaptive local aggregation and discrepancy weights",
+    ),
+    "fedala": Entry(
+        "strategies.fedala:FedAla",
+        "clients.fedala:FedAlaClient",
+        "clients start from a learnt mixture of the global model and their own",
     ),
     "fedamp": Entry(
         "strategies.fedamp:FedAmp",
@@ -77,20 +97,55 @@ ALGORITHMS: dict[str, Entry] = {
         "clients.fedavg:FedAvgClient",
         "average of client models, weighted by samples",
     ),
+    "fedavg-ft": Entry(
+        "strategies.fedavg_ft:FedAvgFt",
+        "clients.fedavg_ft:FedAvgFtClient",
+        "FedAvg, scored after fine-tuning on the own samples",
+    ),
+    "fedavgm": Entry(
+        "strategies.fedavgm:FedAvgM",
+        "clients.fedavg:FedAvgClient",
+        "FedAvg with momentum at the server",
+    ),
     "fedbac": Entry(
         "strategies.fedbac:FedBac",
         "clients.fedbac:FedBacClient",
         "weights by agreement with the momentum and its stability",
+    ),
+    "fedbn": Entry(
+        "strategies.fedbn:FedBn",
+        "clients.fedbn:FedBnClient",
+        "clients keep their batch-norm layers",
     ),
     "feddual": Entry(
         "strategies.feddual:FedDual",
         "clients.feddual:FedDualClient",
         "our reading: loss mixed with a divergence, barycentre for the last layer",
     ),
+    "feddyn": Entry(
+        "strategies.feddyn:FedDyn",
+        "clients.feddyn:FedDynClient",
+        "dynamic regulariser against client drift",
+    ),
     "fedfomo": Entry(
         "strategies.fedfomo:FedFomo",
         "clients.fedfomo:FedFomoClient",
         "each client mixes the models that lower its own loss",
+    ),
+    "fednova": Entry(
+        "strategies.fednova:FedNova",
+        "clients.fedavg:FedAvgClient",
+        "updates per local step, whoever took more",
+    ),
+    "fedper": Entry(
+        "strategies.fedper:FedPer",
+        "clients.fedper:FedPerClient",
+        "clients share the body and keep their head",
+    ),
+    "fedproto": Entry(
+        "strategies.fedproto:FedProto",
+        "clients.fedproto:FedProtoClient",
+        "clients share mean class prototypes",
     ),
     "fedprox": Entry(
         "strategies.fedprox:FedProx",
@@ -102,20 +157,55 @@ ALGORITHMS: dict[str, Entry] = {
         "clients.fedprox:FedProxClient",
         "FedProx with TACO's coefficient per client",
     ),
+    "fedrep": Entry(
+        "strategies.fedrep:FedRep",
+        "clients.fedrep:FedRepClient",
+        "clients train their own head, then the shared body",
+    ),
     "fedtgp": Entry(
         "strategies.fedtgp:FedTgp",
         "clients.fedtgp:FedTgpClient",
         "clients share class prototypes that the server trains",
+    ),
+    "fedyogi": Entry(
+        "strategies.fedopt:FedYogi",
+        "clients.fedavg:FedAvgClient",
+        "adaptive server steps, by a mean square that follows slowly",
     ),
     "foolsgold": Entry(
         "strategies.foolsgold:FoolsGold",
         "clients.fedavg:FedAvgClient",
         "weights by the direction of updates",
     ),
+    "geometric-median": Entry(
+        "strategies.geometric_median:GeometricMedian",
+        "clients.fedavg:FedAvgClient",
+        "robust: geometric median of updates",
+    ),
+    "krum": Entry(
+        "strategies.krum:Krum",
+        "clients.fedavg:FedAvgClient",
+        "robust: the update nearest to its neighbours",
+    ),
     "local": Entry(
         "strategies.local:Local",
         "clients.local:LocalClient",
         "clients train alone, nothing is shared",
+    ),
+    "median": Entry(
+        "strategies.median:Median",
+        "clients.fedavg:FedAvgClient",
+        "robust: median of each coordinate",
+    ),
+    "moon": Entry(
+        "strategies.moon:Moon",
+        "clients.moon:MoonClient",
+        "features near the global model's, unlike the own last ones",
+    ),
+    "multi-krum": Entry(
+        "strategies.krum:MultiKrum",
+        "clients.fedavg:FedAvgClient",
+        "robust: mean of the updates nearest to their neighbours",
     ),
     "pfedme": Entry(
         "strategies.pfedme:PFedMe",
@@ -141,6 +231,11 @@ ALGORITHMS: dict[str, Entry] = {
         "strategies.taco:Taco",
         "clients.taco:TacoClient",
         "tailored correction and aggregation, ejects freeloaders",
+    ),
+    "trimmed-mean": Entry(
+        "strategies.median:TrimmedMean",
+        "clients.fedavg:FedAvgClient",
+        "robust: mean of each coordinate without its extremes",
     ),
 }
 

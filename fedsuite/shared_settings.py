@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsuite.core.protocol import COMPRESSIONS, OWN
+from fedsuite.core.protocol import ATTACKS, COMPRESSIONS, LABEL_FLIP, NO_ATTACK, OWN
 from fedsuite.core.settings import setting
 from fedsuite.metrics import TARGET_METRICS
 from tasks.datasets import DATASETS, HUB, TABLES
@@ -151,6 +151,20 @@ class SharedSettings:
         "noise that freeloaders add, relative to the norm of what they send back",
         low=0,
         needs="freeloaders",
+    )
+    attack: str = setting(
+        NO_ATTACK, "what attackers do", choices=(NO_ATTACK, *ATTACKS), needs="attackers"
+    )
+    attackers: str = setting(
+        "",
+        "clients that attack: a count such as 4, or ids such as '3,7,'",
+        needs=" or ".join(f"attack={attack}" for attack in ATTACKS),
+    )
+    attack_strength: float = setting(
+        0.0,
+        "factor of sign-flip and scaled, relative length of gaussian noise; 0 = 1, scaled 10",
+        low=0,
+        needs=("attackers", " or ".join(f"attack={a}" for a in ATTACKS if a != LABEL_FLIP)),
     )
     dropout: float = setting(0.0, "share of sampled clients that drop out", low=0, high=0.99)
     stragglers: float = setting(0.0, "share of clients that train fewer steps", low=0, high=1)

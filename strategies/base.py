@@ -38,8 +38,7 @@ from strategies.round import (
     RunInfo,
     buffer_weights,
     copy_state,
-    grow_client_axes,
-    round_half_up,
+    grow_state,
 )
 
 __all__ = ["BaseStrategy", "NoParams", "Round", "RoundRecord", "RunInfo"]
@@ -76,6 +75,11 @@ class BaseStrategy(Strategy):
         """Return the next global vector; default ``w + server_lr * sum n_i/n v_i``."""
         return self.step(this_round, sample_weights(this_round.num_examples))
 
+    def aggregate_buffers(self, this_round: Round) -> Vector:
+        """Return the next float buffers; default their mean with the weights of the updates."""
+        shares = buffer_weights(this_round.weights, this_round.num_examples)
+        return weighted_sum(shares, this_round.buffers)
+
     def training_start(self) -> Vector:
         """Return the model clients train from; by default the global one."""
         return self.model
@@ -105,6 +109,11 @@ class BaseStrategy(Strategy):
         """Return why settings do not fit the model or the local steps; "" if they do."""
         return ""
 
+    @classmethod
+    def shortage(cls, params: Any, clients: int, layers: int | None = None) -> str:
+        """Return why a round has too few clients, or the model layers; "" if neither has."""
+        return ""
+
     def result(self) -> Vector:
         """Return the model that is this method's result: scored each round, and saved."""
         return self.model
@@ -130,16 +139,10 @@ class BaseStrategy(Strategy):
 
         An axis with one entry per client, here and in a new strategy, grows.
         """
-        before, state = self.info.num_clients, self.state()
-        fresh = type(self)(info, self.params)
+        before, fresh = self.info.num_clients, type(self)(info, self.params)
         fresh.model, fresh.buffers = self.model, self.buffers
-        start = fresh.state()
         self.info = info
-        for name, value in state.items():
-            if isinstance(value, np.ndarray):
-                first = start.get(name, np.zeros((info.num_clients, *value.shape[1:])))
-                state[name] = grow_client_axes(value, first, before, info.num_clients)
-        self.load_state(state)
+        self.load_state(grow_state(self.state(), fresh.state(), before, info.num_clients))
 
     # What algorithms use
 
@@ -158,6 +161,13 @@ class BaseStrategy(Strategy):
             move = move * np.float32(self.info.server_lr)
         return this_round.model + move
 
+    def too_few(self, replies: int) -> str:
+        """Return why so many valid replies do not make a round; "" if they do."""
+        least = self.info.min_train_clients
+        if replies < least:
+            return f"{replies} valid replies, fewer than min-train-clients = {least}"
+        return self.shortage(self.params, replies)
+
     def present(self) -> list[int]:
         """Return the clients that can be reached and are not expelled."""
         reachable = self.hosts.available(self.info.num_clients)
@@ -166,8 +176,7 @@ class BaseStrategy(Strategy):
     def sample(self, server_round: int) -> list[int]:
         """Draw the round's clients, the same for the same seed, never an expelled one."""
         present = self.present()
-        wanted = round_half_up(self.info.fraction_train * self.info.num_clients)
-        count = min(max(wanted, self.info.min_train_clients, 1), len(present))
+        count = min(self.info.sampled, len(present))
         if count == len(present):
             return present
         draw = seeds.generator(self.info.seed, "sample", server_round)
@@ -196,11 +205,8 @@ class BaseStrategy(Strategy):
             "clients": len(valid),
             "failed": sum(len(c) for c in self._asked.values()) - len(valid),
         }
-        if len(valid) < self.info.min_train_clients:
-            self._note(
-                f"round {server_round}: {len(valid)} valid replies, fewer than min-train-clients"
-                f" = {self.info.min_train_clients}; the model does not change"
-            )
+        if too_few := self.too_few(len(valid)):
+            self._note_no_change(server_round, too_few)
             return None, MetricRecord({"clients": len(valid)})
         this_round, before = self._round(server_round, valid), set(self.expelled)
         self._aggregate(this_round)
@@ -221,7 +227,8 @@ class BaseStrategy(Strategy):
             return []
         self._load(arrays)
         self._refresh_nodes(grid)
-        return self._messages(MessageType.EVALUATE, server_round, self.present(), config)
+        scalars = {"lr": self.info.learning_rate(server_round), **config}
+        return self._messages(MessageType.EVALUATE, server_round, self.present(), scalars)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -334,20 +341,8 @@ class BaseStrategy(Strategy):
         return check_update(result, self._expected(), self.needs_metrics, self.limits)
 
     def _round(self, number: int, valid: list[Result]) -> Round:
-        arrays = self.vectors.matrices(valid)
-        none = np.zeros((len(valid), 0), dtype=np.float32)
-        return Round(
-            number=number,
-            model=self.model,
-            clients=[result.client for result in valid],
-            buffers=arrays.pop("buffers", none),
-            arrays=arrays,
-            num_examples=np.array([r.metrics["num-examples"] for r in valid], dtype=np.float64),
-            num_steps=np.array([r.metrics.get("steps", 0.0) for r in valid], dtype=np.float64),
-            lr=self._lr,
-            metrics=[result.metrics for result in valid],
-            zeros=self.vectors.zeros,
-        )
+        arrays, zeros = self.vectors.matrices(valid), self.vectors.zeros
+        return Round.of(valid, arrays, number=number, model=self.model, lr=self._lr, zeros=zeros)
 
     def _aggregate(self, this_round: Round) -> None:
         before = copy_state(self.state(), this_round.zeros)
@@ -355,16 +350,13 @@ class BaseStrategy(Strategy):
             model = np.asarray(self.aggregate(this_round), dtype=np.float32)
         kept = [value for value in self.state().values() if isinstance(value, np.ndarray)]
         if not all(map(is_finite, [model, *kept])):
-            self._note(
-                f"round {this_round.number}: the aggregate is not finite; the model does not change"
-            )
+            self._note_no_change(this_round.number, "the aggregate is not finite")
             self.load_state(before)
             self.round_record.is_void = True
             return
         self.model = model
         if self.buffers.size and self.shares_model:
-            shares = buffer_weights(this_round.weights, this_round.num_examples)
-            self.buffers = weighted_sum(shares, this_round.buffers)
+            self.buffers = self.aggregate_buffers(this_round)
 
     def _record(self, this_round: Round, valid: list[Result]) -> None:
         seconds = [result.metrics.get("seconds", 0.0) for result in valid]
@@ -393,6 +385,9 @@ class BaseStrategy(Strategy):
         self.round_record.rows.append(
             {"phase": phase, "client": client, "status": "failed", "reason": reason}
         )
+
+    def _note_no_change(self, server_round: int, why: str) -> None:
+        self._note(f"round {server_round}: {why.rstrip('.')}; the model does not change")
 
     def _note(self, text: str) -> None:
         log.warning("%s", text)

@@ -17,15 +17,13 @@ from flwr.app import Message, MetricRecord
 from fedsuite.core.settings import setting
 from fedsuite.core.vector import Matrix, Vector, sample_weights, top_layers
 from strategies.base import BaseStrategy, Round, RunInfo
+from strategies.fedala import FedAlaParams
 
 
 @dataclass(frozen=True)
-class FedAdwParams:
+class FedAdwParams(FedAlaParams):
     """Settings of FedADW."""
 
-    adaptive: bool = setting(
-        True, "adaptive local aggregation; false = start from the global model"
-    )
     weights: str = setting(
         "discrepancy",
         "client weights: discrepancy = Eq. 12, samples = by samples",
@@ -47,25 +45,6 @@ class FedAdwParams:
         "number of top layers aggregated adaptively, normalisation not counted; 0 = all",
         low=0,
         needs="adaptive=true or send-weights=true",
-    )
-    ala_percent: int = setting(
-        80,
-        "per cent of a client's samples used to learn the mixing weights",
-        low=1,
-        high=100,
-        needs="adaptive=true",
-    )
-    ala_lr: float = setting(
-        1.0, "learning rate of the mixing weights", above=0, needs="adaptive=true"
-    )
-    ala_tolerance: float = setting(
-        0.01,
-        "first learning ends when the losses' standard deviation is below",
-        above=0,
-        needs="adaptive=true",
-    )
-    ala_max_epochs: int = setting(
-        50, "maximum epochs of the first learning", low=1, high=100_000, needs="adaptive=true"
     )
     send_weights: bool = setting(False, "clients send their mixing weights, for the record")
 

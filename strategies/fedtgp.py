@@ -22,12 +22,13 @@ from fedsuite.core import seeds
 from fedsuite.core.settings import setting
 from fedsuite.core.vector import Doubles, Vector, last_layer
 from strategies.base import BaseStrategy, Round, RunInfo
+from strategies.fedproto import FedProtoParams, class_means
 
 Layers = list[Doubles]
 
 
 @dataclass(frozen=True)
-class FedTgpParams:
+class FedTgpParams(FedProtoParams):
     """Settings of FedTGP."""
 
     lam: float = setting(
@@ -126,13 +127,6 @@ class FedTgp(BaseStrategy):
 
     def _layers(self, network: Doubles) -> Layers:
         return cut(network, shapes_of(self.classes, self.width, self.hidden))
-
-
-def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Doubles, np.ndarray]:
-    """Return each class's mean over the clients that have it, and which classes any has."""
-    holders = held.sum(axis=0)
-    sums = np.where(held[:, :, None], sent, 0.0).sum(axis=0, dtype=np.float64)
-    return sums / np.maximum(holders, 1)[:, None], holders > 0
 
 
 def adaptive_margin(means: Doubles, rule: str, cap: float) -> float:

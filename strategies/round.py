@@ -51,8 +51,14 @@ class RunInfo:
     eval_every: int = 1
     personal_eval: bool = False
     plain_sgd: bool = True
+    momentum: float = 0.0
     probe: Callable[[Vector, Vector], tuple[np.ndarray, float]] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def sampled(self) -> int:
+        """How many clients are drawn in a round, if they are there."""
+        return sample_size(self.num_clients, self.fraction_train, self.min_train_clients)
 
     def upload_bytes(self, vectors: Mapping[str, np.ndarray], model_size: int) -> int:
         """Return how many bytes a client's vectors have on their way to the server."""
@@ -117,6 +123,20 @@ class Round:
     per_client: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
     zeros: Callable[[tuple[int, ...]], Matrix] = ByMessage().zeros
+
+    @classmethod
+    def of(cls, results: Sequence[Result], arrays: dict[str, Matrix], **about: Any) -> Round:
+        """Make a round of valid results and their vectors, whose rows are in the same order."""
+        none = np.zeros((len(results), 0), dtype=np.float32)
+        return cls(
+            clients=[result.client for result in results],
+            buffers=arrays.pop("buffers", none),
+            arrays=arrays,
+            num_examples=np.array([r.metrics["num-examples"] for r in results], dtype=np.float64),
+            num_steps=np.array([r.metrics.get("steps", 0.0) for r in results], dtype=np.float64),
+            metrics=[result.metrics for result in results],
+            **about,
+        )
 
     @property
     def updates(self) -> Matrix:
@@ -200,6 +220,11 @@ def round_half_up(value: float) -> int:
     return int(np.floor(value + 0.5))
 
 
+def sample_size(clients: int, fraction: float, least: int) -> int:
+    """Return how many of all clients are drawn in a round, if they are there."""
+    return min(max(round_half_up(fraction * clients), least, 1), clients)
+
+
 def buffer_weights(weights: np.ndarray | None, num_examples: np.ndarray) -> Doubles:
     """Return the shares that float buffers are averaged with: those the method gave the updates.
 
@@ -227,6 +252,18 @@ def copy_state(
         else:
             copied[name] = copy.deepcopy(value)
     return copied
+
+
+def grow_state(
+    state: Mapping[str, Any], fresh: Mapping[str, Any], before: int, after: int
+) -> dict[str, Any]:
+    """Return a strategy's state with more clients, whose entries are those of a fresh one."""
+    grown = dict(state)
+    for name, value in state.items():
+        if isinstance(value, np.ndarray):
+            first = fresh.get(name, np.zeros((after, *value.shape[1:])))
+            grown[name] = grow_client_axes(value, first, before, after)
+    return grown
 
 
 def grow_client_axes(old: np.ndarray, first: np.ndarray, before: int, after: int) -> np.ndarray:

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 
 Experiment = Callable[..., Path]
 PERSONAL = [a for a in sorted(registry.ALGORITHMS) if registry.find(a).client.personal]
-SOME = {"num_clients": 5, "fraction_train": 0.4}  # in two rounds somebody never takes part
+# In two rounds somebody never takes part.
+SOME = {"num_clients": 5, "fraction_train": 0.4, "local_steps": 2}
 
 
 def files(folder: Path) -> dict[str, bytes]:

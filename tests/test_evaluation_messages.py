@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from algorithms import OWN_CLIENTS
 from flwr.app import Message
 from heard import instructions_in
 
@@ -17,7 +18,9 @@ from fedsuite.engines.inline import InlineGrid
 pytestmark = pytest.mark.slow
 
 Experiment = Callable[..., Path]
-BESIDE = {"fedtgp": {"prototypes", "known"}}  # what a client predicts with beside a model
+# What a client predicts with beside a model, or in place of one.
+BESIDE = {name: {"prototypes", "known"} for name in ("fedtgp", "fedproto")}
+BESIDE |= {name: {"part"} for name in ("fedper", "fedrep", "fedbn")}
 
 
 class ListeningGrid(InlineGrid):
@@ -40,7 +43,7 @@ class ListeningGrid(InlineGrid):
 
 
 @pytest.mark.usefixtures("small_resnet")
-@pytest.mark.parametrize("algo", sorted(registry.ALGORITHMS))
+@pytest.mark.parametrize("algo", OWN_CLIENTS)
 def test_what_travels_to_score_is_what_scores(
     experiment: Experiment, algo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

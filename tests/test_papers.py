@@ -45,6 +45,7 @@ def model(folder: Path) -> bytes:
 @pytest.mark.parametrize("algo", ALL)
 def test_repeats_to_the_bit_also_after_power_cuts(experiment: Experiment, algo: str) -> None:
     settings = {"num_rounds": 4, "num_clients": 3, "freeloaders": "1", "checkpoint_every": 2}
+    settings |= {"local_steps": 2}
     whole = experiment(algo, **settings)
     cut = {**settings, "run_name": "cut"}
     for messages, resume in ((2, False), (4, True)):
@@ -147,16 +148,15 @@ def test_a_compact_trajectory_gives_the_full_ones_model(experiment: Experiment) 
 @pytest.mark.parametrize("algo", ALL)
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"num_clients": 1},
-        {"num_clients": 6, "fraction_train": 0.5, "num_rounds": 3},
-        {"num_clients": 5, "partition": "sizes", "local_epochs": 2},
-    ],
-    ids=["one client", "half of them", "unequal steps"],
+    [{"num_clients": 1, "local_steps": 2}, {"num_clients": 5, "partition": "sizes"}],
+    ids=["one client", "unequal steps"],
 )
 def test_odd_federations_end_well(
     experiment: Experiment, algo: str, settings: dict[str, Any]
 ) -> None:
+    """Half of the clients train in ``test_every_algorithm``. Krum needs three clients."""
+    if "krum" in algo and settings["num_clients"] == 1:
+        settings = settings | {"num_clients": 3}
     folder = experiment(algo, **settings)
     summary = read_document(folder / "summary.json")
     assert (summary["status"], summary["failed_replies"]) == ("finished", 0)

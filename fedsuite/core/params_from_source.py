@@ -106,6 +106,9 @@ def _compile(module: str, node: ast.ClassDef) -> type[Any]:
         ast.Module([node], type_ignores=[]), f"<{module}>", "exec", future, dont_inherit=True
     )
     names: dict[str, Any] = {"dataclass": dataclass, "setting": setting, "__name__": __name__}
+    for base in node.bases:
+        if isinstance(base, ast.Name):
+            names[base.id] = _compile(*_find_class(module, base.id))
     try:
         exec(code, names)
     except NameError as error:

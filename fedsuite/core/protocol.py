@@ -16,6 +16,11 @@ SAVE_MODEL = "save-model"
 # How what clients send is compressed.
 NONE, TOP_K, INT8 = COMPRESSIONS = ("none", "top-k", "int8")
 
+# What attackers do.
+NO_ATTACK = "none"
+ATTACKS = ("sign-flip", "gaussian", "label-flip", "scaled")
+SIGN_FLIP, GAUSSIAN, LABEL_FLIP, SCALED = ATTACKS
+
 # Marks of the run's own lines in Flower's output, of the one that names the run's folder, and of
 # the one that says what share of client updates is missing.
 LINE_MARK = "fedsuite: "

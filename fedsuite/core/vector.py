@@ -16,6 +16,7 @@ Vector = NDArray[np.float32]
 Matrix = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 BLOCK = 1 << 16  # columns
+MOST_COPIED = 1 << 20  # entries
 
 
 def weighted_sum(weights: np.ndarray, rows: Matrix) -> Vector:
@@ -49,6 +50,24 @@ def mean_row(rows: Matrix) -> Doubles:
     """Return the plain mean of rows, summed in blocks of columns that stay in the cache."""
     blocks = np.array_split(rows, max(rows.shape[1] // BLOCK, 1), axis=1)
     return np.concatenate([block.mean(axis=0, dtype=np.float64) for block in blocks])
+
+
+def column_blocks(rows: Matrix) -> list[slice]:
+    """Return blocks of a matrix's columns, each of which may be copied: they have few entries."""
+    count, columns = rows.shape
+    width = max(MOST_COPIED // max(count, 1), 1)
+    return [slice(start, start + width) for start in range(0, columns, width)]
+
+
+def squared_distances(rows: Matrix) -> Doubles:
+    """Return the squared distance of each row to each, from inner products of centred rows."""
+    products = np.zeros((len(rows), len(rows)))
+    for block in column_blocks(rows):
+        part = rows[:, block].astype(np.float64)
+        part -= part.mean(axis=0)
+        products += part @ part.T
+    squares = np.diag(products)
+    return np.maximum(squares[:, None] + squares - 2.0 * products, 0.0)
 
 
 def is_finite(array: np.ndarray) -> bool:
@@ -102,6 +121,26 @@ def top_layers(shapes: Mapping[str, tuple[int, ...]], count: int) -> dict[str, s
     if found and len(chosen) == len(found):
         chosen[found[0][0]] = slice(0, found[0][1].stop)
     return chosen
+
+
+def body_mask(
+    shapes: Mapping[str, tuple[int, ...]], head_layers: int, statistics: int
+) -> NDArray[np.bool_]:
+    """Return what is below the last layers, of all parameters, then statistics, end to end."""
+    size = sum(prod(shape) for shape in shapes.values())
+    start = next(iter(top_layers(shapes, head_layers).values())).start
+    return np.concatenate([np.arange(size) < start, np.full(statistics, start > 0)])
+
+
+def unnormalised_mask(shapes: Mapping[str, tuple[int, ...]], statistics: int) -> NDArray[np.bool_]:
+    """Return what is of no normalisation layer, of all parameters, then statistics, end to end.
+
+    A normalisation layer has weights of one dimension alone.
+    """
+    owners = {name: name.rpartition(".")[0] for name in shapes}
+    weighted = {owners[name] for name, shape in shapes.items() if len(shape) > 1}
+    parts = [np.full(prod(shape), owners[name] in weighted) for name, shape in shapes.items()]
+    return np.concatenate([*parts, np.zeros(statistics, bool)])
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:

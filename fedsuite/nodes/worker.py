@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.numpy import save as save_tensors
 
+from clients.attacker import attacking
 from clients.base import CHUNK_ROWS, Client, ClientContext, Training
 from clients.freeloader import freeloading
 from clients.state import PRIVATE, ClientState
@@ -48,6 +49,7 @@ class Worker:
         self.client_class = registry.find(config.algo).client
         self.params = params_of(config)
         self.freeloaders = set(config.freeloader_ids)
+        self.attackers = set(config.attacker_ids)
         self.training = Training(
             config.local_epochs,
             config.local_steps,
@@ -67,6 +69,8 @@ class Worker:
         cls = self.client_class
         if number in self.freeloaders:
             cls = freeloading(cls, self.config.freeloader_noise)
+        elif number in self.attackers:
+            cls = attacking(cls, self.config.attack, self.config.attack_strength)
         config = instruction.config
         server_round = int(config["round"])
         known = int(config.get("state-round", 0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.client_ids import parse_clients
 from fedsuite.core.files import LineReader, read_document
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import UserError
@@ -122,11 +122,13 @@ class Run:
         if not expelled:
             return ""
         total = int(self.config["num-clients"])
-        freeloaders = parse_freeloaders(str(self.config.get("freeloaders", "")), total)
-        caught = len(set(expelled) & set(freeloaders))
-        honest = f"{len(expelled) - caught} of {total - len(freeloaders)} honest clients"
-        found = f"{caught} of {len(freeloaders)} freeloaders, " if freeloaders else ""
-        return f"{found}{honest}: {', '.join(map(str, expelled))}"
+        told, honest = [], set(range(total))
+        for key in ("freeloaders", "attackers"):
+            bad = set(parse_clients(key, str(self.config.get(key, "")), total))
+            honest -= bad
+            told += [f"{len(bad & set(expelled))} of {len(bad)} {key}"] if bad else []
+        told.append(f"{len(honest & set(expelled))} of {len(honest)} honest clients")
+        return f"{', '.join(told)}: {', '.join(map(str, expelled))}"
 
     @property
     def class_names(self) -> list[str]:

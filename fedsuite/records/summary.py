@@ -31,7 +31,7 @@ def summarise(
     last = _last_due(config, history, "personal_accuracy", config.personal_eval == "on")
     final = _last_due(config, history, "accuracy")
     reached = rounds_to_target(history, config)
-    tpr, fpr = detection_rates(config.freeloader_ids, expelled, config.num_clients)
+    bad = (*config.freeloader_ids, *config.attacker_ids)
     return {
         "status": RunState(status).value,
         "reason": reason,
@@ -69,8 +69,9 @@ def summarise(
         "missing_updates": missing_updates(history),
         "unscored_clients": int(last.get("unscored") or 0),
         "expelled": sorted(expelled),
-        "freeloader_tpr": tpr,
-        "freeloader_fpr": fpr,
+        "freeloader_tpr": share_of(expelled, config.freeloader_ids),
+        "attacker_tpr": share_of(expelled, config.attacker_ids),
+        "freeloader_fpr": share_of(expelled, set(range(config.num_clients)) - set(bad)),
     }
 
 
@@ -135,14 +136,9 @@ def smoothness(accuracies: Sequence[float]) -> float | None:
     return pstdev(changes) if changes else None
 
 
-def detection_rates(
-    freeloaders: Collection[int], expelled: Collection[int], num_clients: int
-) -> tuple[float | None, float | None]:
-    """Return the shares of freeloaders, None without any, and of honest clients expelled."""
-    caught = set(freeloaders) & set(expelled)
-    wronged = set(expelled) - set(freeloaders)
-    found = len(caught) / len(freeloaders) if freeloaders else None
-    return found, len(wronged) / (num_clients - len(freeloaders))
+def share_of(expelled: Collection[int], clients: Collection[int]) -> float | None:
+    """Return which share of some clients is expelled; None if there are none."""
+    return len(set(expelled) & set(clients)) / len(clients) if clients else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

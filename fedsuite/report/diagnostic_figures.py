@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsuite.core.client_ids import parse_freeloaders
+from fedsuite.core.client_ids import parse_clients
 from fedsuite.metrics import find_metric
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
@@ -18,6 +18,7 @@ from tasks.partitions import group_of
 
 Row = Mapping[str, Any]
 SHOWN = 4
+BAD = ("freeloaders", "attackers")
 COMMON_FIELDS = frozenset(
     "round phase client status steps loss num_examples seconds upload_bytes accuracy correct "
     "weight reason macro_f1 balanced_accuracy auc class_accuracy".split()
@@ -29,6 +30,7 @@ GROUPS = {
     "all clients": Style(BLUE, "-", "o"),
     "honest": Style(BLUE, "-", "o"),
     "freeloaders": Style(RED, "-.", "X"),
+    "attackers": Style(RED, ":", "P"),
 }
 MEANS = "Lines: mean over clients and seeds."
 MEANS_AND_BANDS = f"{MEANS} Bands: minimum to maximum."
@@ -145,13 +147,14 @@ def trained(run: Run) -> list[Row]:
 def group(run: Run, client: int) -> str:
     """Return the group of a client: its group in TACO's partition, else honest or freeloader."""
     count = run.config["num-clients"]
-    freeloaders = parse_freeloaders(str(run.config.get("freeloaders", "")), count)
-    if client in freeloaders:
-        return "freeloaders"
+    bad = {key: parse_clients(key, str(run.config.get(key, "")), count) for key in BAD}
+    for key, clients in bad.items():
+        if client in clients:
+            return key
     if run.config["partition"] == "groups":
         letter = group_of(client, count)
         return next(name for name in GROUPS if name.startswith(letter))
-    return "honest" if freeloaders else "all clients"
+    return "honest" if any(bad.values()) else "all clients"
 
 
 def _by_round(
@@ -200,7 +203,8 @@ def _expelled(
 
 
 def _kind(run: Run, client: int) -> str:
-    return "freeloaders" if group(run, client) == "freeloaders" else "honest"
+    found = group(run, client)
+    return found if found in BAD else "honest"
 
 
 def _couplings(

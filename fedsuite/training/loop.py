@@ -27,6 +27,7 @@ from fedsuite.core.files import CANNOT_WRITE, write_atomically, write_problem
 from fedsuite.core.flat_model import FlatModel, best_device
 from fedsuite.core.protocol import RESULTS_ARE_IN, SAVE_MODEL
 from fedsuite.core.settings import RunFailed, UserError
+from fedsuite.core.vector import layers
 from fedsuite.inference.description import ModelDescription
 from fedsuite.nodes.contract import IDENTITIES, STATE_ROUNDS
 from fedsuite.nodes.setup import RunSetup, set_up
@@ -41,7 +42,7 @@ from fedsuite.training.server_evaluation import ServerEvaluation
 from fedsuite.training.tracking import Trackers, check_trackers
 from strategies.base import RoundRecord, RunInfo
 from strategies.replies import is_divergence
-from strategies.round import POOLED
+from strategies.round import POOLED, sample_size
 from tasks.models import build_model
 from tasks.task import Task, open_task
 
@@ -131,7 +132,10 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     module = build_model(config.model, task.shape, seeds.integer(config.seed, "model"))
     has_statistics = any(buffer.is_floating_point() for buffer in module.buffers())
     strategy, params = registry.find(config.algo).strategy, params_of(config)
+    sampled = sample_size(config.num_clients, config.fraction_train, config.min_train_clients)
+    shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     problem = strategy.misfit(params, has_statistics, config.plain_steps)
+    problem = problem or strategy.shortage(params, sampled, len(layers(shapes)))
     if problem:
         raise UserError(problem)
     return module
@@ -277,10 +281,11 @@ class TrainingLoop:
         It ends with a client's reason. No checkpoint is of such a round: a resume repeats it. A
         round is as it should be if clients are lacking only since they dropped out.
         """
-        record, least = self.strategy.round_record, self.config.min_train_clients
+        record = self.strategy.round_record
         counts = record.scalars
         as_drawn = counts.get("dropped_out") and not counts.get("failed")
-        enough = (counts.get("clients", 0) >= least or as_drawn) and not record.is_void
+        too_few = self.strategy.too_few(counts.get("clients", 0))
+        enough = (not too_few or as_drawn) and not record.is_void
         self.empty_rounds = 0 if enough else self.empty_rounds + 1
         is_last = self.round == self.config.num_rounds
         if self.empty_rounds >= MAX_EMPTY_ROUNDS or (self.empty_rounds and is_last):
@@ -297,6 +302,10 @@ class TrainingLoop:
                 f"change. Lower the learning rate (lr = {self.config.lr:g}), or server-lr, in a "
                 "new run; resuming would only repeat this"
             )
+        replies = self.strategy.round_record.scalars.get("clients", 0)
+        if replies >= least:
+            short = self.strategy.too_few(replies)
+            return f"{short} The model did not change {when}; a resume repeats what is missing"
         reasons = [row["reason"] for row in self.strategy.round_record.rows if "reason" in row]
         if reasons and all(map(is_divergence, reasons)):
             return (
@@ -383,6 +392,7 @@ class TrainingLoop:
             learning_rate=config.learning_rate,
             eval_every=config.eval_every,
             personal_eval=config.personal_eval == "on",
+            momentum=config.momentum if config.optimizer == "sgd" else 0.0,
             plain_sgd=config.optimizer == "sgd" and not config.momentum,
             probe=self.evaluation.probe if config.probe_per_class else None,
             shapes=self.model.shapes,

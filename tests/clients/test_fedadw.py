@@ -13,7 +13,8 @@ import torch
 from bowl import Bowl, fit, place
 
 from clients.base import ClientContext, Training
-from clients.fedadw import FedAdwClient, LocalAggregation
+from clients.fedadw import FedAdwClient
+from clients.fedala import LocalAggregation
 from clients.state import ClientState
 from strategies.fedadw import FedAdwParams
 

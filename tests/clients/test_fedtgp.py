@@ -17,7 +17,8 @@ from safetensors.numpy import load_file
 from torch import nn
 
 from clients.base import ClientContext, Training
-from clients.fedtgp import FedTgpClient, class_means, nearness, pull
+from clients.fedproto import class_means, nearness, pull
+from clients.fedtgp import FedTgpClient
 from clients.state import ClientState
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.flat_model import FlatModel

@@ -14,7 +14,8 @@ from bowl import Bowl, fit, place
 
 from clients.base import Training
 from clients.feda4 import FedA4Client
-from clients.fedadw import FedAdwClient, discrepancy, top_start
+from clients.fedadw import FedAdwClient, discrepancy
+from clients.fedala import top_start
 from clients.fedavg import FedAvgClient
 from clients.fedbac import FedBacClient, cosine_gradient
 from clients.freeloader import freeloading

@@ -51,8 +51,13 @@ def test_a_client_names_its_strategys_settings(name: str) -> None:
         assert algorithm.client.__name__ == "FedAvgClient", "its settings are the server's alone"
 
 
-WITH_MODELS_OF_THEIR_OWN = {"apple", "fedadw", "fedamp", "fedfomo", "fedtgp", "local", "pfedme"}
-WITHOUT_A_SHARED_MODEL = {"apple", "fedamp", "fedfomo", "fedtgp", "local"}
+SHARING_A_PART = {"fedper", "fedrep", "fedbn"}
+WITHOUT_A_SHARED_MODEL = SHARING_A_PART | {
+    *("apple", "fedamp", "fedfomo", "fedproto", "fedtgp", "local")
+}
+WITH_MODELS_OF_THEIR_OWN = WITHOUT_A_SHARED_MODEL | {
+    *("ditto", "fedadw", "fedala", "fedavg-ft", "pfedme")
+}
 
 
 def test_whose_clients_have_models_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""The example of docs/realism.md runs as it is printed."""
+"""The examples of docs/realism.md run as they are printed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from fedsuite.core.files import read_document, read_lines
 PAGE = (Path(__file__).parents[2] / "docs" / "realism.md").read_text()
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (command,) = re.findall(r"^fedsuite run .*$", PAGE.replace("\\\n", " "), re.MULTILINE)
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Realistic clients, and attackers, whom neither FedAvg nor Multi-Krum expels."""
     monkeypatch.chdir(tmp_path)
-    assert main([*shlex.split(command)[1:], "--engine", "inline"]) == 0
+    for command in re.findall(r"^fedsuite run .*$", PAGE.replace("\\\n", " "), re.MULTILINE):
+        assert main([*shlex.split(command)[1:], "--engine", "inline"]) == 0
+    for name in ("attacked", "defended"):
+        assert read_document(tmp_path / "runs" / name / "summary.json")["attacker_tpr"] == 0.0
     rows = read_lines(tmp_path / "runs" / "real" / "clients.jsonl")
     assert {row["status"] for row in rows} == {"ok", "dropped out"}
     history = read_lines(tmp_path / "runs" / "real" / "history.jsonl")

@@ -39,6 +39,9 @@ IDLE: dict[str, dict[str, Any]] = {
     "size-ratio": {"size-ratio": 4, "partition": "natural"},
     "local-epochs": {"local-epochs": 3, "local-steps": 5},
     "freeloader-noise": {"freeloader-noise": 0.1},
+    "attack": {"attack": "scaled"},
+    "attackers": {"attackers": "1"},
+    "attack-strength": {"attack-strength": 2, "attack": "label-flip", "attackers": "1"},
     "straggler-min": {"straggler-min": 0.5},
     "compression-share": {"compression-share": 0.5, "compression": "int8"},
     "compression": {"compression": "int8", "algo": "local"},
@@ -61,6 +64,8 @@ IDLE: dict[str, dict[str, Any]] = {
     "fedadw.ala-lr": {"fedadw.ala-lr": 0.1, "fedadw.adaptive": False},
     "fedadw.ala-tolerance": {"fedadw.ala-tolerance": 1, "fedadw.adaptive": False},
     "fedadw.ala-max-epochs": {"fedadw.ala-max-epochs": 9, "fedadw.adaptive": False},
+    "fedala.ala-layers": {"fedala.ala-layers": 3, "fedala.adaptive": False},
+    "moon.temperature": {"moon.temperature": 1, "moon.mu": 0},
     "fedamp.sigma": {"fedamp.sigma": 2, "fedamp.heuristic": True},
     "fedamp.sharpness": {"fedamp.sharpness": 5},
     "fedamp.self-weight": {"fedamp.self-weight": 0.5},
@@ -119,7 +124,7 @@ def test_what_was_recorded_is_accepted(key: str) -> None:
     assert parse(resumed, idle="refuse").flat() == resumed
 
 
-@pytest.mark.parametrize("algo", ["local", "fedamp", "fedfomo", "apple", "fedtgp"])
+@pytest.mark.parametrize("algo", ["local", "fedamp", "fedfomo", "apple", "fedtgp", "fedper"])
 @pytest.mark.parametrize("key", ["server-lr", "eval-rows", "freeloader-noise"])
 def test_without_a_shared_model_there_is_none_to_move_score_or_replay(algo: str, key: str) -> None:
     given = {"algo": algo, "freeloaders": "1", key: 2}

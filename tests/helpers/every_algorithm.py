@@ -14,7 +14,6 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-from fedsuite import registry
 from fedsuite.config import parse
 from fedsuite.training.loop import run
 
@@ -46,8 +45,8 @@ class CutGrid:
 def main(grid: Grid, context: Context) -> None:
     """Run each algorithm into a crash and resume it."""
     settings = json.loads(str(context.run_config["settings"]))
-    for algo in registry.ALGORITHMS:
-        chosen = settings | {"algo": algo, "run-name": algo}
+    for algo in settings["algorithms"]:
+        chosen = settings["shared"] | {"algo": algo, "run-name": algo}
         with suppress(PowerCut):
             run(parse(chosen), CutGrid(grid, 3), engine="ray")  # type: ignore[arg-type]
         run(parse(chosen | {"resume": True}), grid, engine="ray")

@@ -41,6 +41,7 @@ def play(
     clients: list[int] | None = None,
     steps: float | list[float] = 2.0,
     number: int = 1,
+    examples: float | list[float] = 1.0,
     **arrays: Sequence[ArrayLike],
 ) -> Round:
     """Aggregate what clients sent, lr 0.5."""
@@ -52,7 +53,7 @@ def play(
         clients=list(range(count)) if clients is None else clients,
         arrays={name: np.array(values, np.float32) for name, values in rows.items()},
         buffers=np.zeros((count, 0), np.float32),
-        num_examples=np.ones(count),
+        num_examples=np.broadcast_to(np.array(examples, np.float64), count).copy(),
         num_steps=np.broadcast_to(np.array(steps, np.float64), count).copy(),
         lr=0.5,
     )

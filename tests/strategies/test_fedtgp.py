@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from strategies.base import Round, RunInfo
+from strategies.fedproto import class_means
 from strategies.fedtgp import (
     FedTgp,
     FedTgpParams,
     adaptive_margin,
-    class_means,
     contrast,
     cut,
     descend,

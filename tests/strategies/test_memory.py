@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedsuite import registry
+from fedsuite.core import vector
 from fedsuite.core.transport import ByReference
 from fedsuite.core.vector_files import vector_files
 from strategies import foolsgold
@@ -39,6 +40,7 @@ def test_no_temporary_has_a_row_per_client(
     It is the second one: in the first, Python still imports what numpy needs.
     """
     monkeypatch.setattr(foolsgold, "BLOCK", 512)
+    monkeypatch.setattr(vector, "MOST_COPIED", 512 * CLIENTS)
     cls = registry.find(algo).strategy
     info = RunInfo(
         num_clients=CLIENTS,

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from algorithms import OWN_CLIENTS
 
-from fedsuite import registry
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
 
@@ -57,7 +57,9 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import fedsuite.client_app\n\napp = fedsuite.client_app.app\n"
     )
     shutil.copy(Path(__file__).parents[2] / "helpers/every_algorithm.py", app)
-    settings = json.dumps(SETTINGS | {"results-dir": str(root / "runs")})
+    settings = json.dumps(
+        {"algorithms": OWN_CLIENTS, "shared": SETTINGS | {"results-dir": str(root / "runs")}}
+    )
     config = root / "settings.toml"
     config.write_text(f"settings = '{settings}'\n")
     flwr = str(Path(sys.executable).parent / "flwr")
@@ -96,7 +98,7 @@ def results(folder: Path) -> list[bytes]:
     return [model.read_bytes() if model.exists() else b"", *states.values()]
 
 
-@pytest.mark.parametrize("algo", sorted(registry.ALGORITHMS))
+@pytest.mark.parametrize("algo", OWN_CLIENTS)
 def test_ray_gives_the_inline_bits(
     algo: str, ray_runs: Path, experiment: Callable[..., Path]
 ) -> None:

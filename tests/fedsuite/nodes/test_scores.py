@@ -31,7 +31,7 @@ def kinds(grid: DeployedGrid) -> Counter[str]:
 
 
 def test_whose_score_is_their_own() -> None:
-    assert OWN == ["apple", "fedamp", "fedfomo", "local", "pfedme"]
+    assert OWN == ["apple", "ditto", "fedamp", "fedfomo", "local", "pfedme"]
 
 
 @pytest.mark.usefixtures("no_waiting")

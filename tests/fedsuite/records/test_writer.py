@@ -16,7 +16,6 @@ from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkp
 from fedsuite.records.folder import RunState, find_run
 from fedsuite.records.history import seconds_left
 from fedsuite.records.summary import (
-    detection_rates,
     missing_sentence,
     missing_updates,
     rounds_to_target,
@@ -189,14 +188,6 @@ def test_smoothness_by_hand() -> None:
     assert smoothness([]) is smoothness([0.5]) is None
     assert smoothness([0.1, 0.3, 0.7]) == pytest.approx(0.1)
     assert smoothness([0.9, *(0.01 * i for i in range(21))]) == pytest.approx(0.0)
-
-
-def test_detection_rates_by_hand() -> None:
-    """Two of three freeloaders caught; one of the seven honest clients wronged."""
-    tpr, fpr = detection_rates([7, 8, 9], [8, 9, 0], 10)
-    assert (tpr, fpr) == (pytest.approx(2 / 3), pytest.approx(1 / 7))
-    assert detection_rates([], [1], 10) == (None, pytest.approx(1 / 10))
-    assert detection_rates([], [], 10) == (None, 0.0)
 
 
 def test_time_left_follows_the_last_rounds() -> None:

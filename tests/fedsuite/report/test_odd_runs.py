@@ -6,13 +6,16 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.records.collection import open_collection
+from fedsuite.records.reader import read_run
 from fedsuite.report.build import make_report
+from fedsuite.report.diagnostic_figures import group
 from fedsuite.report.document import Bold, ReportTable
 from fedsuite.report.results import results_table
 
@@ -108,3 +111,13 @@ def test_a_place_that_cannot_be_written_is_the_options_fault(
     said = capsys.readouterr().err
     assert f"invalid value '{tmp_path / place}' for -o" in said
     assert "results-dir" not in said
+
+
+def test_clients_are_grouped_by_what_they_are_up_to(tmp_path: Path) -> None:
+    bad: dict[str, Any] = {"freeloaders": "1", "attack": "scaled", "attackers": "0,"}
+    run = read_run(write_run(tmp_path, "bad", "taco", [0.1, 0.5], **bad))
+    assert [group(run, client) for client in range(4)] == [
+        *("attackers", "honest", "honest", "freeloaders")
+    ]
+    plain = read_run(write_run(tmp_path, "plain", "taco", [0.1, 0.5]))
+    assert group(plain, 3) == "all clients"

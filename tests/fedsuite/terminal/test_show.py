@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -42,6 +43,14 @@ def test_who_was_expelled_and_what_the_other_output_scores(tmp_path: Path) -> No
     assert "0.2500  (z, which is not the saved model)" in text
     alone = shown(write_run(tmp_path, "none", "taco", [0.1, 0.5], expelled=[2]))
     assert "1 of 4 honest clients: 2" in alone and "freeloaders" not in alone
+    both: dict[str, Any] = {
+        "freeloaders": "1",
+        "attack": "scaled",
+        "attackers": "0,1,",
+        "expelled": [1, 2, 3],
+    }
+    told = shown(write_run(tmp_path, "both", "taco", [0.1, 0.5], **both))
+    assert "1 of 1 freeloaders, 1 of 2 attackers, 1 of 1 honest clients: 1, 2, 3" in told
     plain = shown(write_run(tmp_path, "plain", "taco", [0.1, 0.5]))
     assert "\nexpelled" not in plain and "\nother output" not in plain
     assert "\nexpelled" in text and "\nother output" in text
