@@ -23,6 +23,7 @@ ABSURD: tuple[Any, ...] = (
 WRONG: tuple[Any, ...] = (None, [], [1], {}, True, False, 2.5, "2.5", "maybe", b"x", 1 + 2j)
 TEXTS: dict[str, tuple[str, ...]] = {
     "freeloaders": ("1", "2", "0,", "1,3", "0"),
+    "attackers": ("1", "0,", "0"),
     "run-name": ("mine", "a b", "Zoë"),
     "algo-settings": ("{}",),
     "label-column": ("y",),

@@ -11,7 +11,7 @@ import re
 
 from fedsuite.core.settings import invalid, spell
 
-COMMA_LISTS = ("algo-settings", "freeloaders", "input-columns", "tracking")
+COMMA_LISTS = ("algo-settings", "attackers", "freeloaders", "input-columns", "tracking")
 # Where a run is, which is not what runs of a sweep differ in.
 PLACES = ("data-root", "results-dir", "resume", "run-name", "server-data", "superlink")
 WHOLE = frozenset((*COMMA_LISTS, *PLACES))

@@ -20,6 +20,7 @@ from fedsuite.core.value_lists import split_values, write_pair
         ("label-column", '"say ""a,b"""', ['say "a,b"']),
         ("label-column", '"",a', ["", "a"]),
         ("freeloaders", "3,7,", ["3,7,"]),
+        ("attackers", "3,7,", ["3,7,"]),
         ("freeloaders", '"3,7,"', ["3,7,"]),
         ("freeloaders", '"4","8"', ["4", "8"]),
         ("input-columns", "age,pulse", ["age,pulse"]),
