@@ -40,9 +40,9 @@ class Krum(BaseStrategy):
         if clients >= least_clients(attackers):
             return ""
         return (
-            f"{clients} clients in a round with up to {attackers} attackers among them are too "
-            f"few for Krum, which needs {least_clients(attackers)}: twice the attackers and three "
-            "more. Lower the algorithm's setting `tolerated`, or have more clients in a round."
+            f"{clients} clients in a round, of whom up to {attackers} may attack, are too few for "
+            f"Krum, which needs {least_clients(attackers)}: twice the attackers and three more. "
+            "Lower the algorithm's setting `tolerated`, or have more clients in a round."
         )
 
     def aggregate(self, this_round: Round) -> Vector:

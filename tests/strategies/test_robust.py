@@ -155,7 +155,9 @@ def test_too_few_clients_for_krum(clients: int, tolerated: float, least: int) ->
 def test_it_is_said_before_the_run_starts(algo: str, tmp_path: Path) -> None:
     """Of 10 clients 4 take part, of whom 1 may attack: 5 are needed."""
     given = {"algo": algo, "num-clients": 10, "fraction-train": 0.4, f"{algo}.tolerated": 0.25}
-    with pytest.raises(UserError, match="4 clients in a round with up to 1 attackers .* needs 5"):
+    with pytest.raises(
+        UserError, match="4 clients in a round, of whom up to 1 may attack, .* needs 5"
+    ):
         check_feasible(parse(given | {"results-dir": str(tmp_path)}))
     assert not list(tmp_path.iterdir())
 
@@ -174,7 +176,7 @@ def test_a_run_that_ends_with_too_few_clients_fails_with_the_reason(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
-    with pytest.raises(RunFailed, match="2 clients in a round .* The model did not change"):
+    with pytest.raises(RunFailed, match="2 clients in a round, .* The model did not change"):
         experiment("troubled:krum", num_rounds=1, local_steps=1)
 
 
