@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import Doubles, Vector, last_layer
-from strategies.base import BaseStrategy, Round, RunInfo
+from fedsuite.core.vector import Vector
+from strategies.base import Round, RunInfo
+from strategies.prototypes import SharedPrototypes, class_means
 
 
 @dataclass(frozen=True)
@@ -28,31 +29,19 @@ class FedProtoParams:
     )
 
 
-class FedProto(BaseStrategy):
+class FedProto(SharedPrototypes):
     """Averages prototypes, class by class."""
 
     Params = FedProtoParams
-    expects: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
-    shares_model: ClassVar[bool] = False
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)
-        weight = next(iter(last_layer(info.shapes)))
-        self.classes, self.width = info.shapes[weight]
         self.prototypes = np.zeros((self.classes, self.width), dtype=np.float32)
         self.known = np.zeros(self.classes, dtype=np.float32)
 
     def broadcast(self) -> dict[str, Vector]:
         """Send the prototypes, zeros for classes no client has sent, and which are known."""
         return {"prototypes": self.prototypes, "known": self.known}
-
-    def evaluation_broadcast(self) -> dict[str, Vector]:
-        """Send the same: clients predict with the prototypes."""
-        return self.broadcast()
-
-    def lengths(self) -> dict[str, int]:
-        """One row of features and one count per class."""
-        return {"prototypes": self.classes * self.width, "counts": self.classes}
 
     def aggregate(self, this_round: Round) -> Vector:
         """Renew the prototypes of the classes that were sent; the (unused) model stays."""
@@ -73,10 +62,3 @@ class FedProto(BaseStrategy):
         """Restore both."""
         super().load_state(state)
         self.prototypes, self.known = state["prototypes"], state["known"]
-
-
-def class_means(sent: np.ndarray, held: np.ndarray) -> tuple[Doubles, np.ndarray]:
-    """Return each class's mean over the clients that have it, and which classes any has."""
-    holders = held.sum(axis=0)
-    sums = np.where(held[:, :, None], sent, 0.0).sum(axis=0, dtype=np.float64)
-    return sums / np.maximum(holders, 1)[:, None], holders > 0

@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fedsuite.core import seeds
 from fedsuite.core.settings import setting
-from fedsuite.core.vector import Doubles, Vector, last_layer
-from strategies.base import BaseStrategy, Round, RunInfo
-from strategies.fedproto import FedProtoParams, class_means
+from fedsuite.core.vector import Doubles, Vector
+from strategies.base import Round, RunInfo
+from strategies.fedproto import FedProtoParams
+from strategies.prototypes import SharedPrototypes, class_means
 
 Layers = list[Doubles]
 
@@ -54,17 +55,13 @@ class FedTgpParams(FedProtoParams):
     )
 
 
-class FedTgp(BaseStrategy):
+class FedTgp(SharedPrototypes):
     """Trains one prototype per class."""
 
     Params = FedTgpParams
-    expects: ClassVar[tuple[str, ...]] = ("prototypes", "counts")
-    shares_model: ClassVar[bool] = False
 
     def __init__(self, info: RunInfo, params: Any = None) -> None:
         super().__init__(info, params)
-        weight = next(iter(last_layer(info.shapes)))
-        self.classes, self.width = info.shapes[weight]
         self.hidden = self.params.hidden or self.width
         draw = seeds.generator(info.seed, "prototypes")
         self.network = initial_network(self.classes, self.width, self.hidden, draw)
@@ -75,14 +72,6 @@ class FedTgp(BaseStrategy):
         prototypes = generate(self._layers(self.network.astype(np.float64)))[1]
         prototypes[self.known == 0] = 0.0
         return {"prototypes": prototypes.astype(np.float32), "known": self.known}
-
-    def evaluation_broadcast(self) -> dict[str, Vector]:
-        """Send the same: clients predict with the prototypes."""
-        return self.broadcast()
-
-    def lengths(self) -> dict[str, int]:
-        """One row of features and one count per class."""
-        return {"prototypes": self.classes * self.width, "counts": self.classes}
 
     def aggregate(self, this_round: Round) -> Vector:
         """Train the prototypes on those of the round; the (unused) model stays."""

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.records.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from strategies.base import Round, RunInfo
-from strategies.fedproto import class_means
 from strategies.fedtgp import (
     FedTgp,
     FedTgpParams,
@@ -29,6 +28,7 @@ from strategies.fedtgp import (
     initial_network,
     shapes_of,
 )
+from strategies.prototypes import class_means
 
 Experiment = Callable[..., Path]
 
