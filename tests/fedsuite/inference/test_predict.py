@@ -134,6 +134,16 @@ def test_rows_of_ones_own(
     assert "has no labels to compare with: no column 'label'" in capsys.readouterr().err
 
 
+def test_a_file_in_simulation(
+    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The test split of a CSV file gives the scores of the summary, AUC of two classes too."""
+    file = visits_csv(tmp_path / "visits.csv", 3, rows=200)
+    folder = experiment(dataset=str(file), num_clients=2, num_rounds=2, model="mlp")
+    assert read_document(folder / "summary.json")["auc"] is not None
+    assert agrees(folder, "test", capsys)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_real_data_and_onnx(
