@@ -18,6 +18,7 @@ STALE_SECONDS = 60.0
 # Sockets have short paths, 107 bytes on Linux; Ray's need 69 of them below this folder.
 LONGEST_PATH = 38
 SHORT = Path("/tmp")
+_held: set[Path] = set()  # by this process
 
 
 @contextmanager
@@ -33,8 +34,10 @@ def scratch_folder(
     folder = Path(tempfile.mkdtemp(prefix=prefix + owner, dir=parent))
     try:
         with acquire(folder / LOCK, 0.0, ""):
+            _held.add(folder)
             yield folder
     finally:
+        _held.discard(folder)
         _remove(folder)
 
 
@@ -47,9 +50,9 @@ def remove_stale(parent: Path | None = None, prefix: str = PREFIX) -> list[Path]
 
 
 def remove_folders_of(owner: str, parent: Path, prefix: str) -> None:
-    """Remove this user's folders of an owner whose processes have ended."""
+    """Remove this user's folders of an owner, but for those that another process holds."""
     for folder in parent.glob(f"{prefix}{owner}*"):
-        if _is_own(folder):
+        if _is_own(folder) and (folder in _held or not is_locked(folder / LOCK)):
             _remove(folder)
 
 

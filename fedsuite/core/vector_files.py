@@ -140,7 +140,10 @@ def vector_files(run: Path) -> Iterator[VectorFiles]:
 
 
 def remove_vector_files(run: Path) -> None:
-    """Remove the folders of a run whose process was killed, or is about to end at once."""
+    """Remove the folders of a run whose process was killed, or is this one and about to end.
+
+    Another process that runs under the same name keeps its own.
+    """
     for parent in _parents(run).values():
         remove_folders_of(_owner(run), parent, PREFIX)
 

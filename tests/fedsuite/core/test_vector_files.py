@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,34 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rows(files: VectorFiles, name: str = f"{DISK}1-0", count: int = 3) -> str:
     files.path(name).write_bytes(b"\0" * (8 * count))
     return name
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from fedsuite.core.vector_files import vector_files
+with vector_files(Path(sys.argv[1])) as files:
+    print(*files.folders.values(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_another_process_of_the_same_run_holds_stays_until_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    """A second command of the same name, which is refused, clears up; the first goes on."""
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            folders = [Path(word) for word in other.stdout.readline().split()]
+            assert folders
+            remove_vector_files(tmp_path / "run")
+            assert all(folder.is_dir() for folder in folders)
+        finally:
+            other.kill()
+    remove_vector_files(tmp_path / "run")
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_a_vector_is_read_back_from_its_row(run: Path) -> None:
