@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes import lines_in
 from run_folders import write_run
 from sklearn.datasets import load_digits
 
@@ -153,9 +154,9 @@ def interrupting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let the next run be interrupted after its first round, as Ctrl-C or a notebook does it."""
 
     def interrupt(folder: Path, rounds: int, alive: Callable[[float], bool], *_: Any) -> None:
-        while not (folder / "history.jsonl").exists() or alive(0.01):
-            if (folder / "history.jsonl").exists():
-                raise KeyboardInterrupt
+        while lines_in(folder / "history.jsonl") < 2 and alive(0.01):
+            pass
+        raise KeyboardInterrupt
 
     def arm() -> None:
         calls: Iterator[Callable[..., None]] = iter([interrupt])

@@ -14,7 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedsuite.core.processes import Child, Process, kill, start, stop
+from fedsuite.core.processes import (
+    INTERRUPTED,
+    TERMINATED,
+    Child,
+    Process,
+    kill,
+    start,
+    stop,
+)
 
 
 def await_true(happened: Callable[[], bool], seconds: float = 30) -> bool:
@@ -41,6 +49,10 @@ def start_and_hear(command: list[str], log: Path) -> tuple[Child, str]:
 
 def start_script(script: str, log: Path) -> tuple[Child, str]:
     return start_and_hear(["sh", "-c", script], log)
+
+
+def test_exit_statuses_are_those_of_shells() -> None:
+    assert (INTERRUPTED, TERMINATED) == (130, 143)
 
 
 def test_a_recycled_pid_is_never_signalled() -> None:
