@@ -13,7 +13,7 @@ from fedsuite.report.method_styles import styles_for
 SCORE = METRICS["personal_accuracy"]
 SUMMARIES = {
     "personal_accuracy": "last round",
-    "mean_last5_personal_accuracy": "mean of the last 5 rounds",
+    "mean_last5_personal_accuracy": "last 5 rounds",
     "best_personal_accuracy": "best round",
     "personal_mean": "mean of clients",
     "personal_worst_tenth": "worst tenth",
@@ -60,8 +60,8 @@ def _table(collection: Collection) -> list[ReportTable]:
         return []
     caption = (
         "Accuracy on clients' own test samples (%), mean ± standard deviation over seeds. The "
-        "first three are over all clients' samples; the best round is chosen by the number it "
-        "reports, so it flatters."
+        "first three are over all clients' samples, the second is a mean over rounds; the best "
+        "round is chosen by the number it reports, so it flatters."
     )
     return [ReportTable([collection.rows, "setting", *SUMMARIES.values()], lines, caption)]
 

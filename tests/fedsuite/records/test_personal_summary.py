@@ -54,7 +54,7 @@ def test_they_are_shown_and_reported(tmp_path: Path) -> None:
     assert "mean of the last 5 0.5400, best round 0.9000" in console.export_text()
     table = per_client(open_collection(str(folder)))[0]
     assert isinstance(table, ReportTable)
-    assert list(table.headings[2:5]) == ["last round", "mean of the last 5 rounds", "best round"]
+    assert list(table.headings[2:5]) == ["last round", "last 5 rounds", "best round"]
     assert list(table.rows[0][:8]) == [
         "fedadw",
         "digits",
