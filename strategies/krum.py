@@ -35,7 +35,7 @@ class Krum(BaseStrategy):
 
     @classmethod
     def shortage(cls, params: Any, clients: int, layers: int | None = None) -> str:
-        """Refuse fewer clients a round than the bound asks for."""
+        """Refuse fewer clients per round than the bound asks for."""
         attackers = count_in(params.tolerated, clients)
         if clients >= least_clients(attackers):
             return ""

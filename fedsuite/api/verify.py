@@ -73,7 +73,7 @@ KINDS = {
     BITS: "same bits in",
     ACCURACIES: "same accuracies, other bits in",
     NEITHER: "another result in",
-    NOT_REPEATED: "not possible here for",
+    NOT_REPEATED: "unrepeatable here in",
 }
 
 
@@ -112,7 +112,7 @@ def verify(
             console.print(f"{number} of {count}: {run.name}", markup=False, highlight=False)
             found = _verify(run, engine, os.fspath(data_root))
             note = f" ({found.note})" if found.note else ""
-            line = f"  {KINDS[found.matches].removesuffix(' in').removesuffix(' for')}{note}"
+            line = f"  {KINDS[found.matches].removesuffix(' in')}{note}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
             verified.append(found)
     return Verified(verified, len(done))

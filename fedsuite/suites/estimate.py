@@ -116,7 +116,7 @@ class Estimator:
         return seconds / self._nodes, "a measured step of the model"
 
     def _open(self, config: RunConfig) -> tuple[Task, nn.Module] | str:
-        """Open a run's data and model, once for all seeds; or say why that is not possible."""
+        """Open a run's data and model, once for all seeds; or say why it cannot."""
         task = config.task
         key = (dataclasses.replace(task, seed=0), config.model)
         if key not in self._opened:
