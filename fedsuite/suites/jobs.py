@@ -85,7 +85,11 @@ def plan_jobs(
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
     configs = [suite.resolve(plan, settings) for plan in chosen]
-    refuse_missing_data((c for c in configs if is_path(c.dataset)), fetch=False)  # keys need them
+    try:
+        refuse_missing_data((c for c in configs if is_path(c.dataset)), fetch=False)
+    except UserError:  # keys need the files; name what else is missing with them
+        refuse_missing_data(configs)
+        raise
     selected, listed = [], []
     for plan in suite.plans:
         try:

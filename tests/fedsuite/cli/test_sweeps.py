@@ -225,6 +225,17 @@ def test_missing_datasets_are_named_at_once_and_nothing_starts(
         assert not Path("runs").exists()
 
 
+def test_a_missing_file_and_a_dataset_that_cannot_be_fetched_are_named_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mirror").mkdir()
+    words = ["run", "fedavg", "dataset=digits,mnist,no/such.csv", "model=mlp"]
+    assert main([*words, f"data-root={tmp_path / 'mirror'}"]) == 2
+    said = capsys.readouterr().err
+    assert "The data of 2 datasets cannot be opened" in said
+    assert "- mnist: " in said and "such.csv" in said
+
+
 @pytest.mark.parametrize(
     ("answer", "status"), [(None, 2), ("n\n", 2), ("\n", 2), ("y\n", 0), ("Yes\n", 0)]
 )
