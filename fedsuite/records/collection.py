@@ -262,7 +262,8 @@ def _open_suite(folder: SuiteFolder) -> Collection:
 
 def _read_manifest(document: Mapping[str, Any], folder: SuiteFolder) -> Collection:
     entries = {
-        _text(entry, "name"): _labels(entry) for entry in _objects(document, "runs", needed=True)
+        _text(entry, "name"): (_labels(entry), _text(entry, "code", ""))
+        for entry in _objects(document, "runs", needed=True)
     }
     metric = _text(document, "metric", DEFAULT_METRIC)
     numbers = (*_objects(document, "paper"), *_objects(document, "paper_also"))
@@ -275,7 +276,10 @@ def _read_manifest(document: Mapping[str, Any], folder: SuiteFolder) -> Collecti
     return Collection(
         name=_text(document, "name"),
         title=_text(document, "title", document["name"]),
-        runs=[replace(read_run(folder.path / n), labels=labels) for n, labels in entries.items()],
+        runs=[
+            replace(read_run(folder.path / name), labels=labels, code=code)
+            for name, (labels, code) in entries.items()
+        ],
         scale=_text(document, "scale", ""),
         metric=metric,
         better=_text(document, "better", HIGHER),

@@ -28,8 +28,9 @@ DAMAGE = (UserError, OSError, ValueError, TypeError, LookupError)
 class Run:
     """One run's files, read once; ``clients`` is read when asked for, since it is large.
 
-    ``note`` says more about the state; ``labels`` are what a table calls the run by;
-    ``damaged_rounds`` names the lines of the history that cannot be read.
+    ``note`` says more about the state; ``labels`` are what a table calls the run by; ``code`` is
+    the fingerprint of the code that made it, which a suite's manifest has; ``damaged_rounds`` names
+    the lines of the history that cannot be read.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Run:
     summary: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     labels: Mapping[str, Any] = field(default_factory=dict)
+    code: str = ""
     damaged_rounds: str = ""
     _client_damage: list[str] = field(default_factory=list, repr=False, compare=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from fedsuite.metrics import SUMMARY_METRICS, TO_TARGET, find_metric
 from fedsuite.records.checks import is_number
 from fedsuite.records.collection import Collection, PaperNumber
+from fedsuite.records.reader import Run
 from fedsuite.report.best import (
     BEST,
     TIE,
@@ -39,6 +41,15 @@ from fedsuite.report.statistics import deviation
 
 BESIDE = ("paper", "difference")  # headings of what stands beside a column of ours
 RUN_FIELDS = ("state", *(metric.name for metric in SUMMARY_METRICS))
+DATA_ROOT = re.compile(r"'data-root=[^']*'|data-root=\S+")  # as the shell quotes it
+ORIGIN_FIELDS = (
+    "command",
+    "engine",
+    "split_fingerprint",
+    "code_fingerprint",
+    "versions",
+    "machine",
+)
 CSV_FIELDS = (
     "metric",
     "scale",
@@ -233,14 +244,29 @@ def _plain_target(target: Target) -> str:
 
 
 def runs_csv(collection: Collection) -> str:
-    """Return every run with its metrics as recorded (shares as fractions) as CSV."""
+    """Return every run with its metrics as recorded (shares as fractions) and origin as CSV."""
     names = list(dict.fromkeys(key for run in collection.runs for key in run.labels))
-    lines: list[list[Any]] = [["run", *names, "scale", *RUN_FIELDS]]
+    lines: list[list[Any]] = [["run", *names, "scale", *RUN_FIELDS, *ORIGIN_FIELDS]]
     for run in collection.runs:
-        fields = {**run.summary, "state": run.state}
+        fields = {**run.summary, "state": run.state, **_origin(run)}
         labels = [run.labels.get(name, "") for name in names]
-        lines.append([run.name, *labels, collection.scale, *(fields.get(f) for f in RUN_FIELDS)])
+        known = (fields.get(name) for name in (*RUN_FIELDS, *ORIGIN_FIELDS))
+        lines.append([run.name, *labels, collection.scale, *known])
     return write_csv(lines)
+
+
+def _origin(run: Run) -> dict[str, str]:
+    """Return where a run's numbers come from; the folder of its data is for readers to fill in."""
+    meta = run.meta
+    known = {"python": meta.get("python", ""), **meta.get("versions", {})}
+    return {
+        "command": DATA_ROOT.sub("data-root=DIR", meta.get("command", "")),
+        "engine": meta.get("engine", ""),
+        "split_fingerprint": meta.get("split-fingerprint", ""),
+        "code_fingerprint": run.code,
+        "versions": " ".join(f"{name}={version}" for name, version in known.items() if version),
+        "machine": meta.get("machine", ""),
+    }
 
 
 def rounds_csv(collection: Collection) -> str:

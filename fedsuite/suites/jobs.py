@@ -35,6 +35,7 @@ from tasks.datasets import is_path
 from tasks.own_files import content_version
 
 DIGITS = 8
+CODE_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Job:
     def name(self) -> str:
         """The run's name, and its folder's."""
         return self.config.run_name
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of the code that decides its results."""
+        return _code(self.config)[:CODE_DIGITS]
 
     @property
     def files(self) -> RunFolder:
@@ -142,7 +148,10 @@ def manifest(suite: Suite, jobs: Sequence[Job], data_root: str) -> dict[str, Any
         "columns": suite.columns,
         "command": suite_command(suite, data_root),
         "planned": len(suite.plans),
-        "runs": [{"name": job.name, "labels": job.labels, "key": job.key} for job in jobs],
+        "runs": [
+            {"name": job.name, "labels": job.labels, "key": job.key, "code": job.code}
+            for job in jobs
+        ],
         "paper": [_document(n) for n in numbers if n.metric == suite.metric],
         "paper_also": [
             {"metric": n.metric, **_document(n)} for n in numbers if n.metric != suite.metric
@@ -165,11 +174,15 @@ def run_key(config: RunConfig) -> str:
     """Return the hash of what decides a run's results."""
     runtime = {kebab(name) for name in RUNTIME_KEYS}
     settings = {key: value for key, value in sorted(config.flat().items()) if key not in runtime}
-    parts = [settings, code_version(config.algo, *_outside(config))]
+    parts = [settings, _code(config)]
     if is_path(config.dataset):
         parts.append(content_version(Path(config.data_root, config.dataset)))
     text = json.dumps(parts)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _code(config: RunConfig) -> str:
+    return code_version(config.algo, *_outside(config))
 
 
 def _outside(config: RunConfig) -> list[str]:

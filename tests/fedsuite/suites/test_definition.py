@@ -265,6 +265,7 @@ def test_the_manifest_tells_a_report_what_it_needs(write: Write, tmp_path: Path)
     (run,) = document.pop("runs")
     assert run["labels"] == {"algo": "fedavg", "data": "skewed", "seed": 1}
     assert run["name"] == f"fedavg-skewed-s1-{run['key'][:8]}" and len(run["key"]) == 64
+    assert run["code"] == code_version("fedavg")[:16]
     assert document == {
         "name": "mine",
         "title": "A table",

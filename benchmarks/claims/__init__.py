@@ -1,0 +1,1 @@
+"""The papers' claims held against committed rows of runs: collect, judge, write the page."""

@@ -1,0 +1,92 @@
+"""Rows of runs, the source of every number on the page of claims.
+
+``docs/evidence/runs/NAME.csv`` has a line per run of a suite, as a report's ``runs.csv`` has it,
+and what is averaged over its rounds; ``NAME.rounds.csv`` has the accuracy of every scored round.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from fedsuite.core.files import write_atomically
+from fedsuite.records.collection import Collection, open_collection
+from fedsuite.records.reader import Run
+from fedsuite.report.results import runs_csv, write_csv
+
+FOLDER = Path(__file__).parents[2] / "docs" / "evidence" / "runs"
+COUPLING = "reliability_coupling"
+LATE_COUPLING, OTHER_OUTPUT = "late_reliability_coupling", "accuracy_of_other_output"
+
+Row = Mapping[str, str]
+
+
+def collect(suite: Path, folder: Path = FOLDER) -> None:
+    """Write the rows of a suite's finished runs."""
+    collection = open_collection(str(suite))
+    done = [run for run in collection.runs if run.done]
+    chosen = Collection(**{**vars(collection), "runs": done})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / f"{collection.name}.csv", _with_derived(chosen).encode())
+    write_atomically(folder / f"{collection.name}.rounds.csv", _curves(done).encode())
+
+
+def read(name: str, folder: Path = FOLDER) -> list[Row]:
+    """Return the rows of a suite; none where it was not run."""
+    file = folder / f"{name}.csv"
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def matching(rows: Iterable[Row], labels: Mapping[str, object]) -> list[Row]:
+    """Return the rows that have these labels."""
+    wanted = {name: str(value) for name, value in labels.items()}
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def by_seed(rows: Iterable[Row], labels: Mapping[str, object], metric: str) -> dict[str, float]:
+    """Return a metric of the runs with these labels, where they have it."""
+    found = ((row["seed"], row.get(metric, "")) for row in matching(rows, labels))
+    return {seed: float(value) for seed, value in found if value}
+
+
+def late_mean(history: Iterable[Mapping[str, object]], name: str) -> float | None:
+    """Return the mean of a number over the second half of the rounds, None without any."""
+    rounds = [(row["round"], row.get(name)) for row in history]
+    last = max((int(str(number)) for number, _ in rounds), default=0)
+    late = [float(str(v)) for number, v in rounds if v is not None and int(str(number)) > last / 2]
+    return statistics.fmean(late) if late else None
+
+
+def other_output(run: Run) -> float | None:
+    """Return the accuracy of the result that a method did not save, if it has one."""
+    others = run.summary.get("other_output_accuracy") or {}
+    return next(iter(others.values()), None)
+
+
+DERIVED: dict[str, Callable[[Run], float | None]] = {
+    LATE_COUPLING: lambda run: late_mean(run.history, COUPLING),
+    OTHER_OUTPUT: other_output,
+}
+
+
+def _with_derived(collection: Collection) -> str:
+    header, *lines = csv.reader(io.StringIO(runs_csv(collection)))
+    table: list[list[object]] = [[*header, *DERIVED]]
+    for run, line in zip(collection.runs, lines, strict=True):
+        table.append([*line, *(derive(run) for derive in DERIVED.values())])
+    return write_csv(table)
+
+
+def _curves(runs: Iterable[Run]) -> str:
+    lines: list[list[object]] = [["run", "round", "accuracy"]]
+    for run in runs:
+        for row in run.history:
+            if row.get("accuracy") is not None:
+                lines.append([run.name, row["round"], f"{row['accuracy']:.4f}"])
+    return write_csv(lines)

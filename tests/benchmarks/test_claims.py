@@ -1,0 +1,155 @@
+"""Claims are judged by a rule worked out by hand, and the page says nothing but what rows give."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.claims.__main__ import PAGE, page
+from benchmarks.claims.page import Page, interval, measured
+from benchmarks.claims.rows import FOLDER, late_mean, read
+from benchmarks.claims.rules import Claim, Finding, Verdict, judge, read_claims
+from fedsuite.core.settings import UserError
+from fedsuite.suites.definition import read_suite
+
+T_TWO = 4.302652729911275  # Student's t, 97.5 %, two degrees of freedom
+SUITES = Path(__file__).parents[2] / "sim_configs" / "suites"
+OURS = {"algo": "new", "dataset": "d"}
+
+
+def rows(metric: str = "final_accuracy", **values: Sequence[float | None]) -> list[dict[str, str]]:
+    return [
+        {"algo": algo, "dataset": "d", "seed": str(seed), metric: "" if v is None else str(v)}
+        for algo, found in values.items()
+        for seed, v in enumerate(found)
+    ]
+
+
+def claim(**changes: Any) -> Claim:
+    known = {"metric": "final_accuracy", "ours": OURS, "than": [{"algo": "old"}]}
+    return Claim(
+        **{"paper": "P", "where": "Table 1", "says": "s", "suite": "x", **known, **changes}
+    )
+
+
+def test_a_comparison_by_hand() -> None:
+    """Differences 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, half width t * 0.1 / sqrt(3) = 0.248."""
+    found = judge(claim(), rows(new=[0.6, 0.7, 0.8], old=[0.5, 0.5, 0.5]))
+    assert found.interval is not None and found.interval.mean == pytest.approx(0.2)
+    half = T_TWO * 0.1 / math.sqrt(3)
+    assert found.interval.low == pytest.approx(0.2 - half)
+    assert found.verdict is Verdict.NOT_SHOWN, "its interval reaches below zero"
+    assert measured(found) == "70.00 / 50.00" and interval(found) == "+20.00 (-4.84 to +44.84)"
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        ([0.60, 0.61, 0.62], Verdict.SHOWN),
+        ([0.40, 0.39, 0.38], Verdict.OPPOSITE),
+        ([0.60, 0.61], Verdict.TOO_FEW),
+        ([], Verdict.NOT_RUN),
+    ],
+)
+def test_the_interval_alone_decides(new: list[float], verdict: Verdict) -> None:
+    assert judge(claim(), rows(new=new, old=[0.5, 0.5, 0.5])).verdict is verdict
+
+
+def test_seeds_that_agree_to_the_last_digit_show_nothing() -> None:
+    assert judge(claim(), rows(new=[0.6] * 3, old=[0.5] * 3)).verdict is Verdict.NOT_SHOWN
+
+
+def test_fewer_rounds_are_in_favour_and_a_missed_target_is_no_number() -> None:
+    metric = "rounds_to_target"
+    fewer = judge(claim(metric=metric), rows(metric, new=[5, 6, 7], old=[20, 22, 21]))
+    assert fewer.verdict is Verdict.SHOWN and fewer.interval is not None
+    assert fewer.interval.mean == pytest.approx(15)
+    missed = judge(claim(metric=metric), rows(metric, new=[5, 6, None], old=[20, 22, 21]))
+    assert missed.verdict is Verdict.TOO_FEW
+
+
+def test_several_comparisons_are_judged_by_the_worst() -> None:
+    several = claim(than=[{"algo": "old"}, {"algo": "best"}])
+    values: dict[str, list[float]] = {"new": [0.60, 0.61, 0.62], "old": [0.5] * 3}
+    worst = judge(several, rows(**values, best=[0.70, 0.72, 0.71]))
+    assert worst.verdict is Verdict.OPPOSITE and worst.against == {"algo": "best"}
+    assert judge(several, rows(**values)).verdict is Verdict.NOT_RUN, "one side is missing"
+    assert judge(several, rows(**values, best=[0.55, 0.56, 0.55])).verdict is Verdict.SHOWN
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(0.5, Verdict.SHOWN), (0.6, Verdict.NOT_SHOWN)])
+def test_a_level_is_shown_if_the_whole_interval_is_within(least: float, verdict: Verdict) -> None:
+    """Mean 0.61, deviation 0.01: from 0.585 to 0.635."""
+    found = judge(claim(than=(), least=least), rows(new=[0.60, 0.61, 0.62]))
+    assert found.verdict is verdict and interval(found) == "61.00 (58.52 to 63.48)"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{}, {"cannot": "no data", "least": 0.1}, {"than": [{"algo": "old"}], "suite": "x"}],
+)
+def test_a_claim_that_nothing_decides_is_refused(table: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        read_claims({"claim": [{"paper": "P", "where": "w", "says": "s", **table}]})
+
+
+def test_a_mean_over_the_second_half_of_the_rounds() -> None:
+    history = [{"round": r, "x": r if r != 4 else None} for r in range(1, 5)]
+    assert late_mean(history, "x") == 3.0 and late_mean(history, "y") is None
+
+
+def test_a_reading_tried_afterwards_is_not_counted() -> None:
+    """What was chosen once the results were seen must not add to what is shown."""
+    base = {"suite": "x", "metric": "final_accuracy", "ours": OURS, "than": [{"algo": "old"}]}
+    both = [{"paper": "P", "where": "w", "says": says, **base} for says in ("first", "later")]
+    both[1]["afterwards"] = True
+    texts = {key: key for key in ("title", "introduction", "rule", "afterwards", "origin")}
+    found = [
+        {**row, "engine": "e", "machine": "m", "versions": "v"}
+        for row in rows(new=[0.60, 0.61, 0.62], old=[0.5, 0.5, 0.5])
+    ]
+    text = Page({**texts, "claim": both, "paper": [{"name": "P"}]}, lambda _: found).text()
+    assert "| claims of | shown |" in text and "| all four | 1 |" in text
+    assert text.count("**shown**") == 1 and text.count("above zero") == 1
+
+
+def test_the_page_is_what_the_rows_give() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page().text(), "python -m benchmarks.claims write"
+
+
+def test_rows_have_their_origin() -> None:
+    files = [file for file in FOLDER.glob("*.csv") if not file.name.endswith(".rounds.csv")]
+    assert files
+    for file in files:
+        for row in csv.DictReader(file.open(encoding="utf-8", newline="")):
+            for name in ("command", "seed", "split_fingerprint", "code_fingerprint", "versions"):
+                assert row[name], f"{file.name}: {row['run']} lacks {name}"
+            data = [word for word in row["command"].split() if word.startswith("data-root=")]
+            assert data == ["data-root=DIR"]
+
+
+def labels(finding: Finding) -> list[dict[str, object]]:
+    ours = finding.claim.ours
+    return [dict(ours), *({**ours, **other} for other in finding.claim.than)]
+
+
+def test_claims_speak_of_runs_of_their_suites() -> None:
+    """A label that no run of the suite has would be "not run yet" for ever."""
+    findings = [finding for finding in page().findings if not finding.claim.cannot]
+    suites = {finding.claim.suite for finding in findings}
+    plans = {suite: read_suite(SUITES / f"{suite}.toml").plans for suite in suites}
+    for finding in findings:
+        for wanted in labels(finding):
+            assert any(
+                all(str(plan.labels.get(name)) == str(v) for name, v in wanted.items())
+                for plan in plans[finding.claim.suite]
+            ), (finding.claim.where, wanted)
+
+
+def test_rows_of_a_suite_that_was_not_run_are_none(tmp_path: Path) -> None:
+    assert read("no_such_suite", tmp_path) == []
