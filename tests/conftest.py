@@ -22,9 +22,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     Test processes that run side by side share it, so that each dataset is prepared once.
     """
+    from made_once import shared_base
+
     alone = "PYTEST_XDIST_WORKER" not in os.environ
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if alone else base.parent) / "cache"
+    folder = shared_base(tmp_path_factory) / "cache"
     folder.mkdir(exist_ok=True)
     before = os.environ.get("FEDSUITE_CACHE")
     os.environ["FEDSUITE_CACHE"] = str(folder)

@@ -173,6 +173,7 @@ def test_a_deployed_run_gives_the_inline_bits(deployed: Path, place: Path) -> No
 
 
 @pytest.mark.deploy
+@pytest.mark.usefixtures("no_pictures")
 def test_a_deployed_run_leaves_the_same_record(deployed: Path, place: Path) -> None:
     rows = read_lines(deployed / "history.jsonl")
     assert [row["round"] for row in rows] == [0, 1, 2]

@@ -297,6 +297,7 @@ def test_incomplete_privacy_settings_are_refused(experiment: Start, tmp_path: Pa
         experiment("fedavg", grid=grid, min_train_clients=3, round_timeout=0.5)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_report_of_own_data_says_that_labels_stay_where_they_are(
     experiment: Start, tmp_path: Path
 ) -> None:

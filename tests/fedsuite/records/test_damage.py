@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_folders import write_run, write_suite
+from run_folders import write_run
 
 from fedsuite.cli.main import main
 from fedsuite.records.reader import read_run
@@ -177,6 +177,7 @@ def test_every_command_says_a_sentence(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_report_has_all_damaged_runs_beside_the_good_ones(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,11 +223,6 @@ def test_rounds_and_clients_of_a_wrong_type_are_left_out(runs: Path) -> None:
     assert "of clients.jsonl are damaged and left out" in read_run(runs / "two").damage()
 
 
-@pytest.fixture(scope="module")
-def whole_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_suite(tmp_path_factory.mktemp("suite"))
-
-
 @pytest.mark.parametrize("name", CONTENTS)
 def test_a_damaged_manifest_is_a_sentence(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -257,9 +253,9 @@ def test_a_damaged_manifest_is_a_sentence(
     ],
 )
 def test_a_manifest_with_a_value_of_a_wrong_type_is_a_sentence(
-    whole_suite: Path, tmp_path: Path, key: str, value: Any, capsys: pytest.CaptureFixture[str]
+    suite: Path, tmp_path: Path, key: str, value: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads((whole_suite / "suite.json").read_text()) | {key: value}
+    document = json.loads((suite / "suite.json").read_text()) | {key: value}
     (tmp_path / "suite.json").write_text(json.dumps(document))
     status, said = say(capsys, "compare", str(tmp_path))
     assert status == 2 and "is not a suite's manifest" in said and said.count("\n") == 1

@@ -68,6 +68,7 @@ def test_runs_to_other_targets_are_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_further_metrics_stand_beside_their_own_numbers(suite: Path, tmp_path: Path) -> None:
     """TACO reaches 60 % in round 2 of both seeds, the paper in 3.5; FedAvg never does."""
     shutil.copytree(suite, tmp_path / "suite")
@@ -221,6 +222,7 @@ def test_the_same_runs_give_the_same_bytes(report: Path, suite: Path, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_folder_of_odd_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "good", "fedavg", [0.1, 0.5])

@@ -81,6 +81,7 @@ def test_a_pdf_has_its_fonts_and_no_date() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path) -> None:
     """TINY ends at 20 %, TINY* at 90 %; both names come to "tiny" in a file's name."""
     entries = []
@@ -102,6 +103,7 @@ def test_settings_that_differ_in_a_sign_have_figures_of_their_own(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_new_report_takes_the_place_of_the_old_one_alone(suite: Path, tmp_path: Path) -> None:
     make_report(str(suite), tmp_path)
     (tmp_path / "figures" / "mine.png").write_text("drawn by hand")

@@ -38,6 +38,7 @@ def test_a_run_refused_before_its_settings_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_files_that_lack_something_do_not_stop_it(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "runs", "poor", "taco", [0.1, 0.5], expelled=[3])
     (folder / "summary.json").write_text('{"status": "finished", "expelled": [3]}')
@@ -50,6 +51,7 @@ def test_files_that_lack_something_do_not_stop_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_report_beside_the_runs_is_not_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, "good", "fedavg", [0.1, 0.5])
     for _ in range(2):
@@ -58,6 +60,7 @@ def test_a_report_beside_the_runs_is_not_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_names_are_not_taken_for_html(suite: Path, tmp_path: Path) -> None:
     shutil.copytree(suite, tmp_path / "suite")
     path = tmp_path / "suite" / "suite.json"
@@ -82,6 +85,7 @@ def test_what_is_not_a_number_is_never_the_best(suite: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_part_of_a_suite_says_that_it_is_one(suite: Path, tmp_path: Path) -> None:
     shutil.copytree(suite, tmp_path / "suite")
     path = tmp_path / "suite" / "suite.json"
@@ -101,6 +105,7 @@ def test_a_file_is_no_place_for_a_report(
 
 
 @pytest.mark.parametrize("place", ["notes.txt/report", "taken"])
+@pytest.mark.usefixtures("no_pictures")
 def test_a_place_that_cannot_be_written_is_the_options_fault(
     suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:

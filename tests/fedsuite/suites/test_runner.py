@@ -116,7 +116,7 @@ def test_a_suite_runs_once_survives_a_failure_and_shares_what_is_done(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_processes")
+@pytest.mark.usefixtures("no_processes", "no_pictures")
 def test_a_run_that_lacks_updates_is_done_marked_and_not_repeated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

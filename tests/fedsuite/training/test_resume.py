@@ -72,6 +72,7 @@ def test_a_damaged_state_stops_the_resume(cut: RunFolder, experiment: Experiment
         experiment("scaffold", **SETTINGS, resume=True)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_damaged_line_stops_the_resume_and_is_shown(
     cut: RunFolder, experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
