@@ -75,11 +75,11 @@ def test_fewer_rounds_are_in_favour_and_a_missed_target_is_no_number() -> None:
 
 def test_several_comparisons_are_judged_by_the_worst() -> None:
     several = claim(than=[{"algo": "old"}, {"algo": "best"}])
-    values: dict[str, list[float]] = {"new": [0.60, 0.61, 0.62], "old": [0.5] * 3}
-    worst = judge(several, rows(**values, best=[0.70, 0.72, 0.71]))
+    seen = rows(new=[0.60, 0.61, 0.62], old=[0.5] * 3)
+    worst = judge(several, seen + rows(best=[0.70, 0.72, 0.71]))
     assert worst.verdict is Verdict.OPPOSITE and worst.against == {"algo": "best"}
-    assert judge(several, rows(**values)).verdict is Verdict.NOT_RUN, "one side is missing"
-    assert judge(several, rows(**values, best=[0.55, 0.56, 0.55])).verdict is Verdict.SHOWN
+    assert judge(several, seen).verdict is Verdict.NOT_RUN, "one side is missing"
+    assert judge(several, seen + rows(best=[0.55, 0.56, 0.55])).verdict is Verdict.SHOWN
 
 
 @pytest.mark.parametrize(("least", "verdict"), [(0.5, Verdict.SHOWN), (0.6, Verdict.NOT_SHOWN)])
@@ -105,7 +105,12 @@ def test_a_mean_over_the_second_half_of_the_rounds() -> None:
 
 def test_a_reading_tried_afterwards_is_not_counted() -> None:
     """What was chosen once the results were seen must not add to what is shown."""
-    base = {"suite": "x", "metric": "final_accuracy", "ours": OURS, "than": [{"algo": "old"}]}
+    base: dict[str, Any] = {
+        "suite": "x",
+        "metric": "final_accuracy",
+        "ours": OURS,
+        "than": [{"algo": "old"}],
+    }
     both = [{"paper": "P", "where": "w", "says": says, **base} for says in ("first", "later")]
     both[1]["afterwards"] = True
     texts = {key: key for key in ("title", "introduction", "rule", "afterwards", "origin")}
