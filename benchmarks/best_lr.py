@@ -4,6 +4,9 @@
 every rate of the grid. With ``--into sim_configs/suites/baselines_personal.toml`` the choice also
 becomes that suite's overrides, in place of earlier ones. Where a method's runs differ in more than
 the rate, as pFedMe's two rates do, the best combination is chosen. Ties go to the smaller rate.
+
+The choice is by the suite's metric. If that is final accuracy and the suite also has personal
+accuracy, methods that score clients with models of their own are chosen by the latter.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.report import table
+from fedsuite import registry
 from fedsuite.core.files import write_atomically
 from fedsuite.core.settings import UserError
 from fedsuite.metrics import LOWER
@@ -27,6 +31,7 @@ from fedsuite.records.reader import Run
 from fedsuite.suites.definition import SCALES, Label, Suite, read_suite
 
 TUNED = "lr"
+OF_GLOBAL_MODEL, OF_CLIENTS = "final_accuracy", "personal_accuracy"
 MARK, END = "# Chosen by benchmarks.best_lr", "# End of what benchmarks.best_lr has chosen."
 Place = tuple[tuple[str, Label], ...]  # labels of a column of the table
 
@@ -63,15 +68,21 @@ def candidates(collection: Collection) -> list[Candidate]:
         groups.setdefault((run.config["algo"], _place(collection, run)), []).append(run)
     found = []
     for (algo, place), runs in groups.items():
-        keys = _tried(runs)
+        keys, metric = _tried(runs), metric_of(collection, algo)
         tried: dict[tuple[Any, ...], list[Run]] = {}
         for run in runs:
             tried.setdefault(tuple(run.config[key] for key in keys), []).append(run)
         for values in sorted(tried):
-            scores = [run.value(collection.metric) if run.done else None for run in tried[values]]
+            scores = [run.value(metric) if run.done else None for run in tried[values]]
             settings = dict(zip(keys, values, strict=True))
             found.append(Candidate(algo, place, settings, scores))
     return found
+
+
+def metric_of(collection: Collection, algo: str) -> str:
+    """Return what a method is chosen by: what it is for, where a suite measures both."""
+    both = collection.metric == OF_GLOBAL_MODEL and OF_CLIENTS in collection.also
+    return OF_CLIENTS if both and registry.find(algo).client.personal else collection.metric
 
 
 def choose(tried: Iterable[Candidate], better: str) -> dict[tuple[str, Place], Candidate]:

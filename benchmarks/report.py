@@ -242,7 +242,8 @@ def steps_sections(report: WorkloadReport) -> list[str]:
 STEPS_NOTE = (
     "CPU time of one client's training in round 3 of a run, divided by its steps, so that what a "
     "method does once per round is included. Each algorithm takes turns with FedAvg; the ratio is "
-    "the median over turns."
+    "the median over turns. FedRep's steps are those of its head and its body, more per round than "
+    "the others'."
 )
 
 BREAKDOWN_NOTE = (

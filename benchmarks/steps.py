@@ -79,14 +79,18 @@ def step_costs(
     folder: Path,
     steps: int,
     seconds: float,
-    names: Iterable[str] = tuple(registry.ALGORITHMS),
+    names: Iterable[str] | None = None,
 ) -> list[StepCost]:
-    """Time each algorithm against FedAvg, one right after the other, again and again."""
-    configs = {
-        name: _config(name, workload, data_root, folder, steps)
-        for name in sorted(names, key=lambda n: (n != REFERENCE, n))
+    """Time each algorithm against FedAvg, one right after the other, again and again.
+
+    ``names`` are by default all that are registered.
+    """
+    chosen = {REFERENCE, *(registry.ALGORITHMS if names is None else names)}
+    settings = {
+        name: _settings(name, workload, data_root, folder, steps)
+        for name in sorted(chosen, key=lambda n: (n != REFERENCE, n))
     }
-    benches, failed = _prepare(configs)
+    benches, failed = _prepare(settings)
     reference = benches[REFERENCE]
     costs = []
     for name, bench in benches.items():
@@ -101,18 +105,20 @@ def step_costs(
     return [*costs, *failed]
 
 
-def _prepare(configs: Mapping[str, RunConfig]) -> tuple[dict[str, Bench], list[StepCost]]:
+def _prepare(settings: Mapping[str, dict[str, str]]) -> tuple[dict[str, Bench], list[StepCost]]:
     logging.getLogger("fedsuite").setLevel(logging.ERROR)
     benches, failed = {}, []
-    for name, config in configs.items():
+    for name, given in settings.items():
         try:
-            benches[name] = Bench(config)
+            benches[name] = Bench(parse(given))
         except Exception as error:  # one algorithm that cannot be timed does not hide the others
             failed.append(StepCost(name, error=f"{type(error).__name__}: {error}".split("\n")[0]))
     return benches, failed
 
 
-def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps: int) -> RunConfig:
+def _settings(
+    algo: str, workload: Workload, data_root: Path, folder: Path, steps: int
+) -> dict[str, str]:
     """Give all algorithms the same rows, also those that keep some for a test or a probe."""
     same = {
         "algo": algo,
@@ -125,7 +131,7 @@ def _config(algo: str, workload: Workload, data_root: Path, folder: Path, steps:
         "results-dir": str(folder),
         "run-name": algo,
     }
-    return parse(workload.settings(data_root, ROUNDS) | same)
+    return workload.settings(data_root, ROUNDS) | same
 
 
 def _copied(content: RecordDict) -> dict[int, Instruction]:

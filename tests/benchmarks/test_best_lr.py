@@ -93,6 +93,24 @@ def test_the_best_of_each_method_and_split(tuned: Path) -> None:
     assert {one.settings["lr"] for (algo, _), one in worst.items() if algo == "pfedme"} == {0.3}
 
 
+def test_personal_methods_are_chosen_by_personal_accuracy_where_a_suite_has_both(
+    tuned: Path,
+) -> None:
+    """PFedMe is best on the even split at 0.1 and 0.03, unless personal accuracy says otherwise."""
+    for name, personal in (("run8", 0.9), ("run9", 0.9), ("run0", 0.0), ("run1", 0.0)):
+        summary = tuned / name / "summary.json"
+        changed = json.loads(summary.read_text()) | {"personal_accuracy": personal}
+        summary.write_text(json.dumps(changed))
+    manifest = json.loads((tuned / "suite.json").read_text())
+    both = manifest | {"also": [{"metric": "personal_accuracy", "better": "higher"}]}
+    for document, rate in ((manifest, 0.03), (both, 0.01)):
+        (tuned / "suite.json").write_text(json.dumps(document))
+        best = choose(candidates(open_collection(str(tuned))), "higher")
+        even = {algo: one.settings for (algo, place), one in best.items() if "even" in place[0]}
+        assert even["pfedme"] == {"lr": 0.1, "pfedme.personal-lr": rate}
+        assert even["fedavg"] == {"lr": 0.1}, "one with a global model alone: by that"
+
+
 def test_the_whole_grid_is_printed(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tuned)]) == 0
     assert capsys.readouterr().out == (
