@@ -208,9 +208,7 @@ def _title(metric: str) -> str:
 
 
 def _digits(metric: str) -> int:
-    if metric == LATE_COUPLING:
-        return 2
-    return 1 if metric == "rounds_to_target" else 2
+    return {"rounds": 0, "rounds_to_target": 1}.get(metric, 2)
 
 
 def _origin_line(name: str, rows: Sequence[Row]) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedsuite.core.files import write_atomically
 from fedsuite.records.collection import Collection, open_collection
+from fedsuite.records.folder import DIVERGED
 from fedsuite.records.reader import Run
 from fedsuite.report.results import runs_csv, write_csv
 
@@ -25,13 +26,18 @@ Row = Mapping[str, str]
 
 
 def collect(suite: Path, folder: Path = FOLDER) -> None:
-    """Write the rows of a suite's finished runs."""
+    """Write the rows of a suite's runs that ended, those that diverged among them."""
     collection = open_collection(str(suite))
-    done = [run for run in collection.runs if run.done]
+    done = [run for run in collection.runs if run.done or diverged(run)]
     chosen = Collection(**{**vars(collection), "runs": done})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{collection.name}.csv", _with_derived(chosen).encode())
     write_atomically(folder / f"{collection.name}.rounds.csv", _curves(done).encode())
+
+
+def diverged(run: Run) -> bool:
+    """Whether a run ended early since its model no longer changed: that is its result."""
+    return str(run.summary.get("reason") or "").startswith(DIVERGED)
 
 
 def read(name: str, folder: Path = FOLDER) -> list[Row]:

@@ -120,7 +120,7 @@ def judge(claim: Claim, rows: Sequence[Row]) -> Finding:
 def scale_of(metric: str) -> float:
     """Return by what a recorded number is multiplied to be shown."""
     known = METRICS.get("final_accuracy" if metric == OTHER_OUTPUT else metric)
-    return 100.0 if known and known.unit == "%" else 1.0
+    return 100.0 if known and known.share else 1.0
 
 
 def _comparison(

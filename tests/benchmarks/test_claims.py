@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from run_folders import write_run
 
 from benchmarks.claims.__main__ import PAGE, page
 from benchmarks.claims.page import Page, interval, measured
-from benchmarks.claims.rows import FOLDER, late_mean, read
+from benchmarks.claims.rows import FOLDER, collect, late_mean, read
 from benchmarks.claims.rules import Claim, Finding, Verdict, judge, read_claims
 from fedsuite.core.settings import UserError
+from fedsuite.records.folder import DIVERGED
 from fedsuite.suites.definition import read_suite
 
 T_TWO = 4.302652729911275  # Student's t, 97.5 %, two degrees of freedom
@@ -158,3 +161,35 @@ def test_claims_speak_of_runs_of_their_suites() -> None:
 
 def test_rows_of_a_suite_that_was_not_run_are_none(tmp_path: Path) -> None:
     assert read("no_such_suite", tmp_path) == []
+
+
+def test_runs_that_diverged_are_collected_and_those_that_merely_failed_are_not(
+    tmp_path: Path,
+) -> None:
+    """To drop what diverged would judge a method by the seeds it survived."""
+    reasons = {"ended": "", "diverged": f"{DIVERGED}the loss was not finite", "lost": "no disk"}
+    suite = tmp_path / "tried"
+    for seed, (name, reason) in enumerate(reasons.items()):
+        run = write_run(suite, name, "fedavg", [0.1, 0.2], seed=seed)
+        summary = json.loads((run / "summary.json").read_text())
+        summary |= {"status": "failed", "reason": reason} if reason else {}
+        (run / "summary.json").write_text(json.dumps(summary))
+    runs = [
+        {"name": name, "labels": {"algo": "fedavg", "seed": seed}, "key": name}
+        for seed, name in enumerate(reasons)
+    ]
+    manifest: dict[str, Any] = {
+        "name": "tried",
+        "scale": "paper",
+        "runs": runs,
+        "metric": "final_accuracy",
+    }
+    manifest |= {"rows": "algo", "columns": [], "planned": len(runs)}
+    (suite / "suite.json").write_text(json.dumps(manifest))
+    collect(suite, tmp_path / "rows")
+    rows = read("tried", tmp_path / "rows")
+    assert [(row["run"], row["state"]) for row in rows] == [
+        ("ended", "finished"),
+        ("diverged", "failed"),
+    ]
+    assert rows[1]["final_accuracy"] == "0.2", "with the model it stopped at"
