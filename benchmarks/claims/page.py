@@ -82,6 +82,16 @@ def summary_table(findings: Sequence[Finding]) -> str:
     return table(("claims of", *used), [*rows, ["all four", *total]])
 
 
+def summary_sentence(findings: Sequence[Finding]) -> str:
+    """Say in a sentence how many claims have which verdict, for the front of the README."""
+    counted = [finding for finding in findings if not finding.claim.afterwards]
+    counts = Counter(finding.verdict for finding in counted)
+    judged = (Verdict.SHOWN, Verdict.NOT_SHOWN, Verdict.OPPOSITE)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in judged]
+    parts += [f"{counts[v]} {v}" for v in Verdict if v not in judged and counts[v]]
+    return f"{len(counted)} claims of the four papers: {', '.join(parts)}"
+
+
 def claims_table(findings: Iterable[Finding], last: str = "verdict") -> str:
     """Write one line per claim; ``last`` heads what follows from the interval."""
     rows = [

@@ -13,7 +13,7 @@ import pytest
 from run_folders import write_run
 
 from benchmarks.claims.__main__ import PAGE, page
-from benchmarks.claims.page import Page, interval, measured
+from benchmarks.claims.page import Page, interval, measured, summary_sentence
 from benchmarks.claims.rows import FOLDER, collect, late_mean, read
 from benchmarks.claims.rules import Claim, Finding, Verdict, judge, read_claims
 from fedsuite.core.settings import UserError
@@ -144,6 +144,11 @@ def test_rows_have_their_origin() -> None:
 def labels(finding: Finding) -> list[dict[str, object]]:
     ours = finding.claim.ours
     return [dict(ours), *({**ours, **other} for other in finding.claim.than)]
+
+
+def test_the_front_of_the_readme_sums_up_the_verdicts() -> None:
+    readme = " ".join((SUITES.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    assert summary_sentence(page().findings) in readme
 
 
 def test_claims_speak_of_runs_of_their_suites() -> None:
