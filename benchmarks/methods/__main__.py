@@ -1,0 +1,35 @@
+"""``python -m benchmarks.methods`` writes ``docs/evidence/methods.md`` and its figures.
+
+All numbers are from the rows of the suites ``methods`` and ``attacks``, which
+``python -m benchmarks.claims collect FOLDER`` takes in, and the texts from
+``docs/evidence/methods.toml``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.claims.rows import FOLDER, read
+from benchmarks.methods.figures import draw_attacks, draw_methods
+from benchmarks.methods.page import ATTACKS, METHODS, Page
+from fedsuite.core.files import read_toml, write_atomically
+
+EVIDENCE = FOLDER.parent
+TEXTS, PAGE, IMAGES = EVIDENCE / "methods.toml", EVIDENCE / "methods.md", EVIDENCE / "images"
+
+
+def page() -> Page:
+    """Return the page of the committed texts and rows."""
+    return Page(read_toml(TEXTS, "texts"), read)
+
+
+def main() -> int:
+    """Write the page and its figures."""
+    write_atomically(PAGE, page().text().encode())
+    draw_methods(read(METHODS), IMAGES / "methods.svg")
+    draw_attacks(read(ATTACKS), IMAGES / "attacks.svg")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Who is ahead follows from paired differences worked out by hand, and the page from its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claims.rows import read
+from benchmarks.methods.__main__ import PAGE, page
+from benchmarks.methods.figures import draw_attacks, draw_methods
+from benchmarks.methods.page import (
+    ATTACKS,
+    METHODS,
+    Page,
+    attacks_table,
+    expelled_table,
+    methods_table,
+    rate,
+    when,
+)
+from benchmarks.methods.rules import scores, sides, standing
+from fedsuite.suites.definition import read_suite
+
+SUITES = Path(__file__).parents[2] / "sim_configs" / "suites"
+# Paired differences to "best": 1, 2, 3 points, from -0.5 to 4.5, so level; and 10, 10, 13 points,
+# from 6.7 to 15.3, so behind. Those of "near" to FedAvg: 9, 8, 10 points, from 6.5 to 11.5.
+ACCURACIES = {"best": [0.61, 0.63, 0.65], "near": [0.60, 0.61, 0.62], "fedavg": [0.51, 0.53, 0.52]}
+
+
+def rows(
+    accuracies: Mapping[str, Sequence[float]], labels: Mapping[str, str], **more: str
+) -> list[dict[str, str]]:
+    costs = {"client_compute_seconds": "10", "cpu_share": "0.5", "rounds": "5"}
+    costs |= {"upload_bytes": "100", "download_bytes": "100", "command": "fedsuite run x lr=0.1"}
+    origin = {"state": "finished", "engine": "e", "machine": "m", "versions": "v"}
+    return [
+        {
+            **{"algo": algo, "seed": str(seed), **labels, **costs, **origin},
+            **{"final_accuracy": str(value), "personal_accuracy": str(value), **more},
+        }
+        for algo, values in accuracies.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_the_best_and_who_cannot_be_told_from_it() -> None:
+    found = scores(rows(ACCURACIES, {"data": "d"}), {"data": "d"}, "final_accuracy")
+    place = standing(found)
+    assert (place.best, place.level, place.first) == ("best", ("near",), ("best", "near"))
+    both = sides(found, "fedavg")
+    assert both.ahead == ("best", "near") and both.behind == ()
+    assert sides(found, "best").behind == ("fedavg",)
+
+
+def test_a_method_without_some_seeds_is_not_judged_by_those_it_has() -> None:
+    some = rows({**ACCURACIES, "lucky": [0.99]}, {"data": "d"})
+    assert "lucky" not in scores(some, {"data": "d"}, "final_accuracy")
+
+
+def test_the_sentences_say_who_is_ahead_and_what_it_costs() -> None:
+    made = rows(ACCURACIES, {"data": "d"})
+    for row in made:
+        row["upload_bytes"] = "50" if row["algo"] == "near" else row["upload_bytes"]
+    first, second = when(made, []).splitlines()
+    assert first == (
+        "- **d, one model for all.** best has the highest mean, 63.0 %; level with it: near 61.0 %."
+        " Of these near sends the fewest bytes. Clearly ahead of fedavg: best, near; clearly"
+        " behind: none."
+    )
+    assert second.startswith("- **d, a model for each client.** best") and "fedavg" not in second
+
+
+def test_the_sentence_of_an_attack_says_what_fedavg_loses_to_it() -> None:
+    calm = rows(ACCURACIES, {"attack": "none"})
+    hit = rows({"best": [0.6, 0.62, 0.64], "fedavg": [0.1, 0.1, 0.1]}, {"attack": "flip 20 %"})
+    line = when([], calm + hit).splitlines()[1]
+    assert line == (
+        "- **flip 20 %.** best has the highest mean, 62.0 %, alone. Clearly ahead of fedavg: best;"
+        " clearly behind: none. FedAvg loses 42.0 points to it."
+    )
+
+
+def test_tables_have_costs_as_multiples_and_mark_the_best() -> None:
+    made = rows(ACCURACIES, {"data": "d"})
+    for row in made:
+        if row["algo"] == "near":
+            row |= {"client_compute_seconds": "40", "upload_bytes": "500", "rounds": "10"}
+    lines = methods_table(made, "d").splitlines()
+    assert lines[2] == "| best | 0.1 | 63.0 ± 2.0 | 63.0 ± 2.0 | – | 1.00 | 1.00 |"
+    assert lines[3] == "| near | 0.1 | 61.0 ± 1.0 | 61.0 ± 1.0 | – | 2.00 | 1.50 |"
+    attacked = rows(ACCURACIES, {"attack": "none"})
+    assert attacks_table(attacked).splitlines()[2:] == [
+        "| best | **63.0 ± 2.0** |",
+        "| near | 61.0 ± 1.0 |",
+        "| fedavg | 52.0 ± 1.0 |",
+    ]
+    expelled = rows({"taco": [0.5, 0.5]}, {"attack": "a"}, attacker_tpr="0.25", freeloader_fpr="0")
+    assert expelled_table(expelled).splitlines()[2] == "| a | – | 25.0 ± 0.0 | 0.0 ± 0.0 |"
+
+
+def test_methods_without_a_global_model_follow_by_personal_accuracy() -> None:
+    made = rows({"fedavg": [0.5] * 3, "weak": [0.6] * 3, "strong": [0.9] * 3}, {"data": "d"})
+    for row in made:
+        row["final_accuracy"] = row["final_accuracy"] if row["algo"] == "fedavg" else ""
+    names = [line.split(" | ")[0].strip("| ") for line in methods_table(made, "d").splitlines()[2:]]
+    assert names == ["fedavg", "strong", "weak"]
+
+
+@pytest.mark.parametrize("suite", [METHODS, ATTACKS])
+def test_the_rows_are_all_of_the_suites_runs(suite: str) -> None:
+    """Each run of the suite as it is now, with its learning rate, and none besides."""
+    plans = read_suite(SUITES / f"{suite}.toml").plans
+    planned = [{name: str(v) for name, v in plan.labels.items()} for plan in plans]
+    found = [{name: row[name] for name in planned[0]} for row in read(suite)]
+    if not found:
+        pytest.skip(f"the suite {suite} was not run yet, and the page has none of it")
+    assert sorted(map(str, found)) == sorted(map(str, planned))
+    for plan, row in zip(plans, read(suite), strict=True):
+        assert rate(row) == str(plan.settings["lr"]), row["run"]
+
+
+def test_the_page_is_what_the_rows_give() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page().text()
+
+
+def test_a_suite_that_was_not_run_is_left_out() -> None:
+    given: dict[str, list[dict[str, str]]] = {METHODS: [], ATTACKS: []}
+    given[ATTACKS] = rows(ACCURACIES, {"attack": "none"})
+    half = Page(page().document, given.__getitem__).text()
+    assert (
+        "## Attacks" in half and "## All methods" not in half and page().document["not-run"] in half
+    )
+
+
+def test_a_page_of_other_rows_is_another(tmp_path: Path) -> None:
+    given = {
+        METHODS: rows(ACCURACIES, {"data": "d"}),
+        ATTACKS: rows(ACCURACIES, {"attack": "none"}),
+    }
+    other = Page(page().document, given.__getitem__).text()
+    assert "best has the highest mean, 63.0 %" in other and "| 9 | 0 | 0, 1, 2 |" in other
+    for draw, name in ((draw_methods, METHODS), (draw_attacks, ATTACKS)):
+        draw(given[name], tmp_path / "one.svg")
+        draw(given[name], tmp_path / "two.svg")
+        assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+        assert b"near" in (tmp_path / "one.svg").read_bytes()
