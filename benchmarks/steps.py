@@ -6,7 +6,8 @@ import dataclasses
 import logging
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -106,14 +107,26 @@ def step_costs(
 
 
 def _prepare(settings: Mapping[str, dict[str, str]]) -> tuple[dict[str, Bench], list[StepCost]]:
-    logging.getLogger("fedsuite").setLevel(logging.ERROR)
     benches, failed = {}, []
-    for name, given in settings.items():
-        try:
-            benches[name] = Bench(parse(given))
-        except Exception as error:  # one algorithm that cannot be timed does not hide the others
-            failed.append(StepCost(name, error=f"{type(error).__name__}: {error}".split("\n")[0]))
+    with _errors_only():
+        for name, given in settings.items():
+            try:
+                benches[name] = Bench(parse(given))
+            except Exception as error:  # one that cannot be timed does not hide the others
+                said = f"{type(error).__name__}: {error}".split("\n")[0]
+                failed.append(StepCost(name, error=said))
     return benches, failed
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    logger = logging.getLogger("fedsuite")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def test_a_new_algorithm_is_in_by_itself_also_if_it_fails(
     broken = dataclasses.replace(mine, client="clients.fedavg:NoSuchClient")
     known = {REFERENCE: registry.ALGORITHMS[REFERENCE], "broken": broken, "mine": mine}
     monkeypatch.setattr(registry, "ALGORITHMS", known)
+    level = logging.getLogger("fedsuite").level
     costs = measure(tmp_path)
+    assert logging.getLogger("fedsuite").level == level, "others in this process are heard again"
     assert [(cost.algo, bool(cost.error)) for cost in costs] == [
         (REFERENCE, False),
         ("mine", False),
