@@ -56,6 +56,7 @@ class Sources:
         own = (entry.strategy, entry.client) if entry else (reference_of("algo", algo),)
         self.chosen = [reference.partition(":")[0] for reference in (*own, *outside)]
         self.packages = {*PACKAGES, *(module.partition(".")[0] for module in self.chosen)}
+        self._parsed: dict[str, Module | None] = {}
 
     def reach(self) -> set[Definition]:
         """Return every definition that a run may use."""
@@ -91,16 +92,16 @@ class Sources:
         assert parsed is not None
         found: set[Definition] = {(module, "")}
         for statement in self._statements(definition):
-            for dotted in _mentions(statement):
+            dotted_names, references = _names(statement)
+            for dotted in dotted_names:
                 first, _, rest = dotted.partition(".")
                 if first in parsed.definitions:
                     found.add((module, first))
                 elif first in parsed.imports:
                     target = parsed.imports[first]
                     found |= set(self._resolve(f"{target}.{rest}" if rest else target))
-            for text in _strings(statement):
-                if REFERENCE.fullmatch(text):
-                    found |= set(self._resolve(text.replace(":", ".")))
+            for reference in references:
+                found |= set(self._resolve(reference.replace(":", ".")))
         return found
 
     def _resolve(self, dotted: str) -> Iterator[Definition]:
@@ -120,11 +121,21 @@ class Sources:
             yield from self._resolve(".".join([parsed.imports[names[0]], *names[1:]]))
 
     def _read(self, module: str) -> Module | None:
-        """Read a module's source; None if it is neither ours nor of such a package."""
+        """Read a module's source, once; None if it is neither ours nor of such a package."""
         if module.partition(".")[0] not in self.packages:
             return None
-        path = _path(module)
-        return parse_module(path.read_text(encoding="utf-8")) if path is not None else None
+        if module not in self._parsed:
+            path = _path(module)
+            source = None if path is None else path.read_text(encoding="utf-8")
+            self._parsed[module] = None if source is None else parse_module(source)
+        return self._parsed[module]
+
+
+@cache
+def _names(statement: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the dotted names that a statement uses, and its strings that refer to something."""
+    strings = (text for text in _strings(statement) if REFERENCE.fullmatch(text))
+    return frozenset(_mentions(statement)), frozenset(strings)
 
 
 def _mentions(statement: ast.stmt) -> Iterator[str]:

@@ -61,8 +61,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (module.code_version, module._path, module.parse_module, module._text):
-        cached.cache_clear()
+    for name in ("code_version", "_path", "parse_module", "_text", "_names"):
+        getattr(module, name).cache_clear()
 
 
 def write(tree: Path, **sources: str) -> None:
