@@ -10,10 +10,11 @@ from typing import Any
 from benchmarks.claims.rows import Row, by_seed, matching
 from benchmarks.methods.rules import Scores, Sides, by_mean, scores, sides, standing
 from benchmarks.report import table
+from fedsuite import registry
 from fedsuite.config import parse
 from fedsuite.report.statistics import deviation, mean
 
-METHODS, ATTACKS = "methods", "attacks"
+METHODS, ATTACKS, RATES = "methods", "attacks", "methods_lr"
 FEDAVG, LOCAL, NO_ATTACK = "fedavg", "local", "none"
 GLOBAL, PERSONAL, WORST = "final_accuracy", "personal_accuracy", "personal_worst_tenth"
 NONE = "–"
@@ -39,17 +40,31 @@ class Page:
             parts += ["## All methods", texts["methods"], _figure(texts, "methods")]
         for name in columns(methods, "data"):
             parts += [f"### {name}", texts["data"].get(name, ""), methods_table(methods, name)]
+        parts.append(missing_columns(methods, texts["data"]))
         if attacks:
             parts += ["## Attacks", texts["attacks"], _figure(texts, "attacks")]
             parts += [attacks_table(attacks), "### Who is expelled", texts["expelled"]]
             parts += [expelled_table(attacks)]
-        parts += ["## Where the numbers come from", texts["origin"], origin(methods, attacks)]
+        tried = self.read(RATES)
+        if tried:
+            parts += ["## Learning rates that were tried", texts["rates"]]
+        for name in columns(tried, "data"):
+            parts += [f"### {name}: rates", rates_table(tried, name)]
+        found = {METHODS: methods, ATTACKS: attacks, RATES: tried}
+        parts += ["## Where the numbers come from", texts["origin"], origin(found)]
         return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
 def columns(rows: Iterable[Row], label: str) -> list[str]:
     """Return the values of a label in the order of the suite."""
     return list(dict.fromkeys(row[label] for row in rows))
+
+
+def missing_columns(methods: Sequence[Row], planned: Iterable[str]) -> str:
+    """Say which data have no runs yet, if others have."""
+    there = columns(methods, "data")
+    missing = [name for name in planned if there and name not in there]
+    return f"Not run yet: {', '.join(missing)}." if missing else ""
 
 
 def when(methods: Sequence[Row], attacks: Sequence[Row]) -> str:
@@ -150,10 +165,53 @@ def expelled_table(rows: Sequence[Row]) -> str:
     return table(header, lines)
 
 
-def origin(*suites: Sequence[Row]) -> str:
+def rates_table(rows: Sequence[Row], data: str) -> str:
+    """Write what each method reached with each rate that was tried, the chosen one bold."""
+    own = matching(rows, {"data": data})
+    rates = sorted(columns(own, "lr"), key=float)
+    values, chosen = reached(own), chosen_rates(own).values()
+    tried = {(row["algo"], row["lr"]) for row in own}
+
+    def cell(place: tuple[str, str]) -> str:
+        if place not in values:
+            return "failed" if place in tried else NONE
+        text = f"{100 * values[place]:.1f}"
+        return f"**{text}**" if place in chosen else text
+
+    lines = [[label, *(cell((label, lr)) for lr in rates)] for label in columns(own, "algo")]
+    return table(("method", *rates), lines)
+
+
+def chosen_rates(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Return the label and the rate of each method's best run, of equal ones the smaller rate."""
+    values, best = reached(rows), dict[str, tuple[str, str]]()
+    for place in sorted(values, key=lambda place: float(place[1])):
+        method = base_of(place[0])
+        if method not in best or values[place] > values[best[method]]:
+            best[method] = place
+    return best
+
+
+def reached(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
+    """Return the accuracy of every finished run, by its label and its rate."""
+    done = [row for row in rows if row["state"] == "finished" and row[chosen_by(row["algo"])]]
+    return {(row["algo"], row["lr"]): round(float(row[chosen_by(row["algo"])]), 10) for row in done}
+
+
+def base_of(label: str) -> str:
+    """Return the method of a label, which may also name a second setting that was tried."""
+    return label.partition(",")[0]
+
+
+def chosen_by(label: str) -> str:
+    """Return the metric by which a method's rate is chosen: what the method is for."""
+    return PERSONAL if registry.find(base_of(label)).client.personal else GLOBAL
+
+
+def origin(suites: Mapping[str, Sequence[Row]]) -> str:
     """Say of each suite how many runs there are, and by what they were made."""
     lines = []
-    for name, rows in zip((METHODS, ATTACKS), suites, strict=True):
+    for name, rows in suites.items():
         if not rows:
             continue
         facts = (", ".join(columns(rows, key)) for key in ("seed", "engine", "machine", "versions"))
