@@ -1,5 +1,8 @@
 """``python -m benchmarks.claims collect FOLDER ...`` takes in the finished runs of suites.
 
+``python -m benchmarks.claims check`` names the suites of which some rows were made by other code
+than what is here now, and ends with 1 if there are any.
+
 ``python -m benchmarks.claims write`` writes ``docs/evidence/papers.md`` and its figures from what
 was taken in and ``docs/evidence/claims.toml``.
 """
@@ -13,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.claims.figures import draw
 from benchmarks.claims.page import Page
-from benchmarks.claims.rows import FOLDER, collect, read
+from benchmarks.claims.rows import FOLDER, ROUNDS, collect, read, stale
 from fedsuite.core.files import read_toml, write_atomically
 
 EVIDENCE = FOLDER.parent
@@ -25,17 +28,31 @@ def page() -> Page:
     return Page(read_toml(CLAIMS, "claims"), read)
 
 
+def check(folder: Path = FOLDER) -> int:
+    """Print of each suite how many of its rows the code that is here has made."""
+    counts = {}
+    for file in sorted(folder.glob("*.csv")):
+        if not file.name.endswith(ROUNDS):
+            rows = read(file.stem, folder)
+            counts[file.stem] = len(stale(rows))
+            print(f"{file.stem}: {len(rows) - counts[file.stem]} of {len(rows)} by this code")
+    return int(any(counts.values()))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Collect rows, or write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     collecting = commands.add_parser("collect", help="take in the finished runs of suites")
     collecting.add_argument("suites", nargs="+", type=Path, metavar="FOLDER")
+    commands.add_parser("check", help="name rows that other code has made")
     commands.add_parser("write", help="write the page and its figures")
     arguments = parser.parse_args(argv)
     if arguments.command == "collect":
         for suite in arguments.suites:
             collect(suite)
+    elif arguments.command == "check":
+        return check()
     else:
         made = page()
         write_atomically(PAGE, made.text().encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,8 +18,10 @@ from fedsuite.records.collection import Collection, open_collection
 from fedsuite.records.folder import DIVERGED
 from fedsuite.records.reader import Run
 from fedsuite.report.results import runs_csv, write_csv
+from fedsuite.suites.code_version import code_version
 
 FOLDER = Path(__file__).parents[2] / "docs" / "evidence" / "runs"
+ROUNDS = ".rounds.csv"
 COUPLING = "reliability_coupling"
 LATE_COUPLING, OTHER_OUTPUT = "late_reliability_coupling", "accuracy_of_other_output"
 
@@ -32,7 +35,7 @@ def collect(suite: Path, folder: Path = FOLDER) -> None:
     chosen = Collection(**{**vars(collection), "runs": done})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{collection.name}.csv", _with_derived(chosen).encode())
-    write_atomically(folder / f"{collection.name}.rounds.csv", _curves(done).encode())
+    write_atomically(folder / f"{collection.name}{ROUNDS}", _curves(done).encode())
 
 
 def diverged(run: Run) -> bool:
@@ -47,6 +50,16 @@ def read(name: str, folder: Path = FOLDER) -> list[Row]:
         return []
     with file.open(encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
+
+
+def stale(rows: Iterable[Row], version: Callable[[str], str] = code_version) -> list[Row]:
+    """Return the rows that other code has made than what is here now."""
+    return [row for row in rows if not version(algorithm(row)).startswith(row["code_fingerprint"])]
+
+
+def algorithm(row: Row) -> str:
+    """Return the method of a run, whatever its label is, from its command."""
+    return shlex.split(row["command"])[2]
 
 
 def matching(rows: Iterable[Row], labels: Mapping[str, object]) -> list[Row]:

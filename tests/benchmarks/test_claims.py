@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from run_folders import write_run
 
-from benchmarks.claims.__main__ import PAGE, page
+from benchmarks.claims.__main__ import PAGE, check, page
 from benchmarks.claims.page import Page, interval, measured, summary_sentence
-from benchmarks.claims.rows import FOLDER, collect, late_mean, read
+from benchmarks.claims.rows import FOLDER, collect, late_mean, read, stale
 from benchmarks.claims.rules import Claim, Finding, Verdict, judge, read_claims
 from fedsuite.core.settings import UserError
 from fedsuite.records.folder import DIVERGED
+from fedsuite.suites.code_version import code_version
 from fedsuite.suites.definition import read_suite
 
 T_TWO = 4.302652729911275  # Student's t, 97.5 %, two degrees of freedom
@@ -198,3 +199,29 @@ def test_runs_that_diverged_are_collected_and_those_that_merely_failed_are_not(
         ("diverged", "failed"),
     ]
     assert rows[1]["final_accuracy"] == "0.2", "with the model it stopped at"
+
+
+def made_by(fingerprint: str) -> dict[str, str]:
+    return {"command": "fedsuite run taco lr=0.1", "code_fingerprint": fingerprint}
+
+
+def test_rows_of_other_code_are_told_by_their_methods_fingerprint() -> None:
+    mine, other = made_by("abc"), made_by("def")
+    assert stale([mine, other], {"taco": "abcdef"}.__getitem__) == [other]
+
+
+def test_the_check_names_suites_and_fails_if_rows_are_of_other_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(name: str, *fingerprints: str) -> None:
+        lines = [",".join(made_by("")), *(",".join(made_by(f).values()) for f in fingerprints)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+
+    now = code_version("taco")[:16]
+    write("one.csv", now, now)
+    write("one.rounds.csv", "not looked at")
+    assert check(tmp_path) == 0
+    write("two.csv", now, "of last year")
+    capsys.readouterr()
+    assert check(tmp_path) == 1
+    assert capsys.readouterr().out == "one: 2 of 2 by this code\ntwo: 1 of 2 by this code\n"
