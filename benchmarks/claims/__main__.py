@@ -1,5 +1,7 @@
 """``python -m benchmarks.claims collect FOLDER ...`` takes in the finished runs of suites.
 
+They join the rows that are there, and replace those of the same runs.
+
 ``python -m benchmarks.claims check`` names the suites of which some rows were made by other code
 than what is here now, and ends with 1 if there are any.
 

@@ -10,7 +10,7 @@ import csv
 import io
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedsuite.core.files import write_atomically
@@ -29,13 +29,21 @@ Row = Mapping[str, str]
 
 
 def collect(suite: Path, folder: Path = FOLDER) -> None:
-    """Write the rows of a suite's runs that ended, those that diverged among them."""
+    """Take in the rows of a suite's runs that ended, those that diverged among them.
+
+    They replace rows with the same labels; others stay, since a part of a suite may be run
+    elsewhere or later.
+    """
     collection = open_collection(str(suite))
     done = [run for run in collection.runs if run.done or diverged(run)]
-    chosen = Collection(**{**vars(collection), "runs": done})
+    found = _rows(_with_derived(Collection(**{**vars(collection), "runs": done})))
+    file, curves = folder / f"{collection.name}.csv", folder / f"{collection.name}{ROUNDS}"
+    rows = _merged(_read(file), found)
+    others = {row["run"] for row in rows} - {run.name for run in done}
+    rounds = [line for line in _read(curves) if line["run"] in others] + _rows(_curves(done))
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / f"{collection.name}.csv", _with_derived(chosen).encode())
-    write_atomically(folder / f"{collection.name}{ROUNDS}", _curves(done).encode())
+    write_atomically(file, _csv(rows).encode())
+    write_atomically(curves, _csv(rounds).encode())
 
 
 def diverged(run: Run) -> bool:
@@ -45,11 +53,7 @@ def diverged(run: Run) -> bool:
 
 def read(name: str, folder: Path = FOLDER) -> list[Row]:
     """Return the rows of a suite; none where it was not run."""
-    file = folder / f"{name}.csv"
-    if not file.exists():
-        return []
-    with file.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+    return _read(folder / f"{name}.csv")
 
 
 def stale(rows: Iterable[Row], version: Callable[[str], str] = code_version) -> list[Row]:
@@ -92,6 +96,32 @@ DERIVED: dict[str, Callable[[Run], float | None]] = {
     LATE_COUPLING: lambda run: late_mean(run.history, COUPLING),
     OTHER_OUTPUT: other_output,
 }
+
+
+def _read(file: Path) -> list[Row]:
+    return _rows(file.read_text(encoding="utf-8")) if file.exists() else []
+
+
+def _rows(text: str) -> list[Row]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def _merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """Return the rows of both; where both have the same labels, the new one in the old's place."""
+    by_labels = {_labels(row): row for row in (*old, *new)}
+    return list(by_labels.values())
+
+
+def _labels(row: Row) -> tuple[tuple[str, str], ...]:
+    """Return what a suite says of a run: the columns between its name and its scale."""
+    columns = list(row)
+    return tuple((name, row[name]) for name in columns[1 : columns.index("scale")])
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    """Write rows, of which some may have columns that others lack."""
+    columns = list(dict.fromkeys(name for row in reversed(rows) for name in row))
+    return write_csv([columns, *([row.get(name, "") for name in columns] for row in rows)])
 
 
 def _with_derived(collection: Collection) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,14 +169,10 @@ def test_rows_of_a_suite_that_was_not_run_are_none(tmp_path: Path) -> None:
     assert read("no_such_suite", tmp_path) == []
 
 
-def test_runs_that_diverged_are_collected_and_those_that_merely_failed_are_not(
-    tmp_path: Path,
-) -> None:
-    """To drop what diverged would judge a method by the seeds it survived."""
-    reasons = {"ended": "", "diverged": f"{DIVERGED}the loss was not finite", "lost": "no disk"}
-    suite = tmp_path / "tried"
+def write_suite(folder: Path, reasons: Mapping[str, str], final: float = 0.2) -> Path:
+    """Write a suite's runs, a seed each; those with a reason failed for it."""
     for seed, (name, reason) in enumerate(reasons.items()):
-        run = write_run(suite, name, "fedavg", [0.1, 0.2], seed=seed)
+        run = write_run(folder, name, "fedavg", [0.1, final], seed=seed)
         summary = json.loads((run / "summary.json").read_text())
         summary |= {"status": "failed", "reason": reason} if reason else {}
         (run / "summary.json").write_text(json.dumps(summary))
@@ -191,14 +187,56 @@ def test_runs_that_diverged_are_collected_and_those_that_merely_failed_are_not(
         "metric": "final_accuracy",
     }
     manifest |= {"rows": "algo", "columns": [], "planned": len(runs)}
-    (suite / "suite.json").write_text(json.dumps(manifest))
-    collect(suite, tmp_path / "rows")
+    (folder / "suite.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_runs_that_diverged_are_collected_and_those_that_merely_failed_are_not(
+    tmp_path: Path,
+) -> None:
+    """To drop what diverged would judge a method by the seeds it survived."""
+    reasons = {"ended": "", "diverged": f"{DIVERGED}the loss was not finite", "lost": "no disk"}
+    collect(write_suite(tmp_path / "tried", reasons), tmp_path / "rows")
     rows = read("tried", tmp_path / "rows")
     assert [(row["run"], row["state"]) for row in rows] == [
         ("ended", "finished"),
         ("diverged", "failed"),
     ]
     assert rows[1]["final_accuracy"] == "0.2", "with the model it stopped at"
+
+
+def test_a_part_that_was_run_elsewhere_joins_the_rows_that_are_there(tmp_path: Path) -> None:
+    """The first seed again, under the name that changed settings give it, and two others."""
+    rows = tmp_path / "rows"
+    collect(write_suite(tmp_path / "here", {"s0": "", "s1": "", "s2": "no disk"}), rows)
+    collect(write_suite(tmp_path / "away", {"again": "", "late": "no disk", "s2": ""}, 0.3), rows)
+    assert [(row["run"], row["seed"], row["final_accuracy"]) for row in read("tried", rows)] == [
+        ("again", "0", "0.3"),
+        ("s1", "1", "0.2"),
+        ("s2", "2", "0.3"),
+    ]
+    last = [row for row in read("tried.rounds", rows) if row["round"] == "1"]
+    assert {row["run"]: row["accuracy"] for row in last} == {
+        "again": "0.3000",
+        "s1": "0.2000",
+        "s2": "0.3000",
+    }
+
+
+def test_rows_of_a_suite_that_has_a_further_label_since_keep_theirs(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    suite = write_suite(tmp_path / "suite", {"s0": ""})
+    collect(suite, rows)
+    manifest = json.loads((suite / "suite.json").read_text())
+    manifest["runs"][0]["labels"]["unit"] = "mean"
+    (suite / "suite.json").write_text(json.dumps(manifest))
+    collect(suite, rows)
+    found = read("tried", rows)
+    assert [(row["unit"], row["state"]) for row in found] == [
+        ("", "finished"),
+        ("mean", "finished"),
+    ]
+    assert list(found[0])[:5] == ["run", "algo", "seed", "unit", "scale"]
 
 
 def made_by(fingerprint: str) -> dict[str, str]:
