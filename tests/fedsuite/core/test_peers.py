@@ -109,6 +109,40 @@ def test_a_real_connection_is_own_until_it_is_closed(
     assert not is_own_peer(name, here)
 
 
+@pytest.mark.parametrize("kind", [socket.AF_INET, socket.AF_INET6])
+def test_the_kernel_is_asked_for_one_connection_and_its_tables_are_not_read(
+    server: socket.socket, kind: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_read(table: Path) -> list[list[str]]:
+        raise AssertionError(f"{table} is slow to read")
+
+    here = server.getsockname()
+    with socket.socket(kind) as client:
+        client.connect(here if kind == socket.AF_INET else (f"::ffff:{here[0]}", here[1]))
+        connection, name = server.accept()
+        try:
+            peers._asked_user(name, here)
+        except OSError as error:
+            pytest.skip(f"this system is not asked: {error}")
+        monkeypatch.setattr(peers, "_rows", not_read)
+        assert peer_user(name, here) == os.geteuid()
+        assert peer_user(here, name) == os.geteuid(), "the server's own end is known too"
+    connection.close()
+    assert peer_user(name, here) is None
+    with pytest.raises(OSError, match="no such connection"):
+        peers._asked_user(name, (here[0], 1))
+
+
+def test_a_kernel_that_is_not_asked_lists_its_connections(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*kind: object) -> socket.socket:
+        raise PermissionError("no netlink in this container")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    assert peer_user(("127.0.0.1", 40000), SERVER) == 1000
+
+
 def test_a_real_connection_of_another_user_is_not_own(server: socket.socket) -> None:
     need_root()
     here = server.getsockname()
