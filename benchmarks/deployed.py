@@ -37,6 +37,7 @@ from fedsuite.deploy.federation import (
 )
 from fedsuite.flower.app import stage_app
 from fedsuite.flower.commands import SUBMIT_SECONDS, flwr, write_settings
+from fedsuite.flower.forks import CLIENT_TASK, SERVER_NAME
 from fedsuite.records.folder import RunFolder
 from tasks.task import open_task
 
@@ -89,11 +90,8 @@ class Nodes:
         self._logs = LogReader([federation.log(node.name) for node in federation.nodes])
         found = (federation.process(node.name) for node in federation.nodes)
         families = [psutil.Process(process.pid).children() for process in found if process]
-        self._executors = [
-            child
-            for family in families
-            for child in family
-            if any("flower-superexec" in word for word in child.cmdline())
+        self._servers = [
+            child for family in families for child in family if child.name() == SERVER_NAME
         ]
 
     def run(self, app: Path, settings: Path | None, is_done: Callable[[], bool]) -> Run:
@@ -114,26 +112,26 @@ class Nodes:
         return Run(self._logs.messages(), self._cpu_seconds() - before)
 
     def _cpu_seconds(self) -> float:
-        """Return the CPU time of all client processes so far; of one that ended it remains."""
+        """Return the CPU time of all client processes so far, and of what forks them."""
         total = 0.0
-        for executor in self._executors:
-            times = executor.cpu_times()
-            total += times.children_user + times.children_system
-            for child in executor.children():
-                own = child.cpu_times()
+        for server in self._servers:
+            times = server.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+            for task in _tasks(server):
+                own = task.cpu_times()
                 total += own.user + own.system
         return total
 
     def _await_exits(self) -> None:
         deadline = time.monotonic() + EXIT_SECONDS
-        while any(self._active()) and time.monotonic() < deadline:
+        while any(map(_tasks, self._servers)) and time.monotonic() < deadline:
             self._logs.read()
             time.sleep(POLL_SECONDS)
 
-    def _active(self) -> Iterator[bool]:
-        for executor in self._executors:
-            for child in executor.children():
-                yield child.status() != psutil.STATUS_ZOMBIE
+
+def _tasks(server: psutil.Process) -> list[psutil.Process]:
+    """Return the client processes that a SuperNode's server of forks has started."""
+    return [child for child in server.children() if child.name() == CLIENT_TASK]
 
 
 def measure(folder: Path, rounds: int, repeats: int) -> dict[str, list[Run]]:

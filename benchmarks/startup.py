@@ -22,6 +22,7 @@ import psutil
 
 from benchmarks.report import table
 from fedsuite.core.processes import start, stop
+from fedsuite.flower.forks import SERVER_NAME
 
 HERE = Path(__file__).resolve().parents[1]
 RUN = ("run", "fedavg", "num-rounds=1", "--engine", "ray", "--name", "one")
@@ -29,9 +30,11 @@ POLL_SECONDS = 0.05
 COMMAND, SUPERLINK, SUPEREXEC = "the command", "SuperLink", "SuperExec"
 SUBMIT, SIMULATION, SERVICES, WORKER = "flwr run", "simulation", "Ray's services", "Ray's workers"
 BEGUN, TRAINED, ENDED = "round 0", "round 1", "end"
+SERVER = "forks' server"
 PROGRAMS = {
     "flower-superlink": SUPERLINK,
     "flower-superexec": SUPEREXEC,
+    SERVER_NAME: SERVER,
     "flwr": SUBMIT,
     "flwr-simulation": SIMULATION,
     "default_worker.py": WORKER,
@@ -46,7 +49,7 @@ RAYS = (
     "agent.py",
     "main.py",
 )
-WORDS = 6
+WORDS, NAME_LETTERS = 6, 15  # what is looked at of a command, and what Linux keeps of a name
 # A phase lasts until the first process of a program appears, or until a line is recorded.
 PHASES = {
     SUBMIT: ("the command checks the run, the SuperLink starts", "ours, Flower's"),
@@ -75,15 +78,21 @@ class TimeLine:
         return {event: times[i + 1] - times[i] for i, event in enumerate(PHASES)}
 
 
-def program_of(words: Sequence[str]) -> str:
-    """Tell by its first words which program a process runs; "" if that is not known yet."""
+def program_of(words: Sequence[str], name: str = "") -> str:
+    """Tell which program a process runs, by its name or first words; "" if not known yet.
+
+    A fork has the words of the service, and a name of its own.
+    """
+    for program, what in PROGRAMS.items():
+        if name == program[:NAME_LETTERS]:
+            return what
     if words and words[0].startswith("ray::"):
         return WORKER
     names = [Path(word).name for word in words[:WORDS]]
     if "gcs_server" in names[:1] or "raylet" in names[:1]:
         return SERVICES
-    known = (PROGRAMS.get(name) or (SERVICES if name in RAYS else "") for name in names)
-    return next(filter(None, known), "")
+    programs = (PROGRAMS.get(name) or (SERVICES if name in RAYS else "") for name in names)
+    return next(filter(None, programs), "")
 
 
 def watch(checkout: Path, folder: Path) -> TimeLine:
@@ -124,7 +133,7 @@ def _note(root: psutil.Process, known: dict[int, str], used: dict[int, float]) -
     for process in family:
         try:
             if process != root and not known.get(process.pid):
-                known[process.pid] = program_of(process.cmdline())
+                known[process.pid] = program_of(process.cmdline(), process.name())
             known.setdefault(process.pid, "")
             times = process.cpu_times()
             used[process.pid] = times.user + times.system
@@ -141,7 +150,7 @@ def report(lines: Mapping[str, Sequence[TimeLine]]) -> str:
         for event, (what, whose) in PHASES.items()
     ]
     rows.append(["total", *(f"{sum(phases[name].values()):.1f}" for name in lines), ""])
-    programs = (COMMAND, SUPERLINK, SUPEREXEC, SUBMIT, SIMULATION, SERVICES, WORKER)
+    programs = (COMMAND, SUPERLINK, SERVER, SUPEREXEC, SUBMIT, SIMULATION, SERVICES, WORKER)
     used = [[p, *(f"{cpu[name].get(p, 0.0):.1f}" for name in lines)] for p in programs]
     used.append(["total", *(f"{sum(cpu[name].values()):.1f}" for name in lines)])
     return "\n\n".join(

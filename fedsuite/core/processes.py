@@ -30,6 +30,7 @@ KILL_SECONDS = 10.0
 POLL_SECONDS = 0.05
 START_TOLERANCE = 2.0
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 ENDING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED, TERMINATED = (128 + number for number in ENDING)  # exit statuses, as shells have them
 
@@ -155,7 +156,7 @@ def start(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_hear_ctrl_c if outlives_parent else _end_with_parent,
+        preexec_fn=_hear_ctrl_c if outlives_parent else end_with_parent,
     )
     child.identity = Process(name, child.pid, psutil.Process(child.pid).create_time(), mark)
     return child
@@ -254,8 +255,14 @@ def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _end_with_parent() -> None:
-    """In the child: ask the kernel for a SIGTERM when the parent dies (Linux only)."""
+def end_with_parent() -> None:
+    """In a child process: ask the kernel for a SIGTERM when the parent dies (Linux only)."""
     _hear_ctrl_c()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def name_process(name: str) -> None:
+    """Let ``ps`` and ``top`` show this process by the first 15 letters of a name (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)

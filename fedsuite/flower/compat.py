@@ -6,6 +6,7 @@ When Flower changes, this is the file to adapt: nothing else relies on what Flow
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import threading
 import time
@@ -46,6 +47,7 @@ __all__ = [
     "replace_dead_workers",
     "set_message_id",
     "set_source",
+    "start_processes_with",
 ]
 
 SIMULATION, SERVERAPP = "flwr-simulation", "flwr-serverapp"
@@ -65,6 +67,12 @@ FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25", SUPERNODE_POLLING: 
 KEYS_REQUIRED = "--enable-supernode-auth"
 # What a SuperLink answers if a key is registered already.
 KEY_IN_USE = "already in use"
+# Which modules start a service's SuperExec, and a SuperExec's tasks.
+STARTS_SUPEREXEC = {
+    "flower-superlink": "flwr.superlink.cli.flower_superlink",
+    "flower-supernode": "flwr.supernode.start_client_internal",
+}
+STARTS_TASKS = "flwr.supercore.superexec.executor.subprocess_executor"
 # What a SuperNode logs once the SuperLink has accepted it.
 SUPERNODE_CONNECTED = b"SuperNode ID"
 
@@ -255,6 +263,16 @@ def poll_superlink(seconds: float) -> None:
     clock = SimpleNamespace(**vars(time))
     clock.sleep = lambda asked: time.sleep(min(asked, seconds))
     setattr(service, time.__name__, clock)
+
+
+def start_processes_with(popen: Callable[..., Any], service: str) -> None:
+    """Let a service of Flower, and its SuperExec, start their processes with this ``Popen``.
+
+    To be called before the service is started, in the same process.
+    """
+    for name in (STARTS_SUPEREXEC[service], STARTS_TASKS):
+        replaced = SimpleNamespace(**vars(subprocess) | {"Popen": popen})
+        setattr(import_module(name), subprocess.__name__, replaced)
 
 
 def set_message_id(message: Message, number: str) -> None:

@@ -6,6 +6,9 @@ SuperLink's port can submit code to it, and whoever reaches a SuperNode's can ta
 listen on loopback here, where the kernel tells whose process has opened a connection. SuperNodes
 may be elsewhere if they need keys; without keys they are subject to the same check.
 
+What a service starts in turn, a process per message among them, is forked from it on Linux (see
+:mod:`fedsuite.flower.forks`).
+
 With ``FEDSUITE_SUPERNODE_POLL_INTERVAL=0.5`` in its environment a SuperNode looks for messages
 every half second, rather than every three seconds.
 """
@@ -15,7 +18,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from importlib.metadata import entry_points
 from typing import Any
 
 import grpc
@@ -29,7 +31,9 @@ from fedsuite.flower.compat import (
     SUPERNODE_POLLING,
     add_fleet_interceptor,
     poll_superlink,
+    start_processes_with,
 )
+from fedsuite.flower.forks import ForkServer, can_fork, console_script
 
 SUPERLINK = "flower-superlink"
 SERVICES = (SUPERLINK, "flower-supernode")
@@ -54,9 +58,13 @@ def main(command: Sequence[str]) -> Any:
     if interval := os.environ.get(SUPERNODE_POLLING):
         poll_superlink(seconds_of(interval))
     os.environ.pop(SECOND_DOOR, None)
+    service = console_script(command[0])
+    if can_fork():
+        server = ForkServer()
+        start_processes_with(server.popen, command[0])
+        server.fork()
     sys.argv = list(command)
-    (service,) = entry_points(group="console_scripts", name=command[0])
-    return service.load()()
+    return service()
 
 
 def seconds_of(interval: str) -> float:

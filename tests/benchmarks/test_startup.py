@@ -27,6 +27,20 @@ def test_a_process_is_known_by_its_command(command: str, program: str) -> None:
     assert program_of(command.split()) == program
 
 
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("flower-superexe", "SuperExec"),
+        ("flwr-simulation", "simulation"),
+        ("fedsuite-forks", "forks' server"),
+        ("python", "SuperLink"),
+    ],
+)
+def test_a_fork_is_known_by_its_name(name: str, program: str) -> None:
+    service = "/v/bin/python -P -m fedsuite.flower.guard flower-superlink --insecure"
+    assert program_of(service.split(), name) == program
+
+
 def test_a_phase_lasts_until_the_next_event_and_medians_are_reported() -> None:
     def line(scale: float) -> TimeLine:
         times = {event: (number + 1) * scale for number, event in enumerate(PHASES)}

@@ -131,12 +131,12 @@ def test_what_is_guarded(
     wrapped: set[str],
 ) -> None:
     done: set[str] = set()
-    service = SimpleNamespace(load=lambda: lambda: "started")
     monkeypatch.setenv("FLWR_INTERNAL_GRPC_CONTROL_API", "1")
     monkeypatch.setattr(guard, "exposure", lambda: warning)
     monkeypatch.setattr(guard, "guard_http", lambda: done.add("http"))
     monkeypatch.setattr(guard, "add_fleet_interceptor", lambda make: done.add("fleet"))
-    monkeypatch.setattr(guard, "entry_points", lambda **which: (service,))
+    monkeypatch.setattr(guard, "console_script", lambda name: lambda: "started")
+    monkeypatch.setattr(guard, "can_fork", lambda: False)
     monkeypatch.setattr("sys.argv", [])
     assert guard.main(command) == "started"
     assert done == wrapped
