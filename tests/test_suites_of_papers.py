@@ -167,7 +167,7 @@ def test_attacks_are_by_nobody_a_fifth_and_two_fifths_which_defenders_tolerate(s
 
 
 @pytest.mark.parametrize(
-    ("file", "scale"), product(FILES, SCALES), ids=lambda value: getattr(value, "stem", value)
+    ("file", "scale"), [*product(FILES, SCALES)], ids=lambda value: getattr(value, "stem", value)
 )
 def test_a_suite_expands_to_runs_that_the_schema_takes(file: Path, scale: str) -> None:
     suite = read_suite(file, scale)
@@ -179,7 +179,7 @@ def test_a_suite_expands_to_runs_that_the_schema_takes(file: Path, scale: str) -
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("file", FOLDER.glob("taco_*.toml"), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FOLDER.glob("taco_*.toml")], ids=lambda file: file.stem)
 def test_tacos_suites_have_its_own_forms_of_foolsgold_and_stem(file: Path, scale: str) -> None:
     for plan in (suite := read_suite(file, scale)).plans:
         config = suite.resolve(plan)
@@ -253,7 +253,7 @@ def test_a_suite_stands_beside_each_number(source: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("file", "scale"), product(FILES, SCALES), ids=lambda value: getattr(value, "stem", value)
+    ("file", "scale"), [*product(FILES, SCALES)], ids=lambda value: getattr(value, "stem", value)
 )
 def test_a_report_shows_every_number_that_a_suite_has(
     file: Path, scale: str, tmp_path: Path

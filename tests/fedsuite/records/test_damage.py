@@ -157,7 +157,7 @@ def say(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return status, said
 
 
-@pytest.mark.parametrize("damage", damages())
+@pytest.mark.parametrize("damage", list(damages()))
 def test_every_command_says_a_sentence(
     runs: Path, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:
