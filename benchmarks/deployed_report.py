@@ -58,8 +58,9 @@ def markdown(runs: Mapping[str, Sequence[Run]], nodes: int, imports: Sequence[fl
             "Where the seconds of a message go, medians:",
             table(["", *runs], [*phases, [NEXT, *waits]]),
             "Each message is answered by a process of its own, a fork of one per SuperNode that "
-            "has imported Flower and PyTorch. A new Python process would take this CPU time to import "
-            f"Flower: {flower:.2f} s, PyTorch: {torch:.2f} s, fedsuite's client: {ours:.2f} s.",
+            "has imported Flower and PyTorch. A new Python process would take this CPU time to "
+            f"import Flower: {flower:.2f} s, PyTorch: {torch:.2f} s, fedsuite's client: "
+            f"{ours:.2f} s.",
             f"- fedsuite's `fedavg` no slower than the plain app: **{met}**",
         ]
     )
