@@ -90,16 +90,16 @@ def plan_jobs(
     Invalid settings of a chosen run are refused; other runs that have some are left out.
     """
     settings = {"data-root": data_root, "results-dir": str(results / suite.name)}
-    configs = [suite.resolve(plan, settings) for plan in chosen]
+    configs = {id(plan): suite.resolve(plan, settings) for plan in chosen}
     try:
-        refuse_missing_data((c for c in configs if is_path(c.dataset)), fetch=False)
+        refuse_missing_data((c for c in configs.values() if is_path(c.dataset)), fetch=False)
     except UserError:  # keys need the files; name what else is missing with them
-        refuse_missing_data(configs)
+        refuse_missing_data(configs.values())
         raise
     selected, listed = [], []
     for plan in suite.plans:
         try:
-            job = _job(suite, plan, settings)
+            job = _job(plan, configs.get(id(plan)) or suite.resolve(plan, settings))
         except UserError:
             if plan in chosen:
                 raise
@@ -201,8 +201,7 @@ def run_name(labels: Mapping[str, Label], key: str) -> str:
     return "-".join(re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-.") for word in words)
 
 
-def _job(suite: Suite, plan: Plan, settings: Mapping[str, Any]) -> Job:
-    config = suite.resolve(plan, settings)
+def _job(plan: Plan, config: RunConfig) -> Job:
     labels = {name: value for name, value in plan.labels.items() if name != "seed"}
     labels["seed"] = config.seed
     key = run_key(config)
