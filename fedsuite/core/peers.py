@@ -12,7 +12,6 @@ from pathlib import Path
 
 TABLE, TABLE_V6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 OVERFLOW = Path("/proc/sys/kernel/overflowuid")  # how the kernel calls users it cannot name here
-EVERY_ADDRESS = ("", "0.0.0.0", "::", "[::]")
 ESTABLISHED = 1
 LOCAL, REMOTE, STATE, USER = 1, 2, 3, 7  # columns of the table
 # A question to the kernel about one connection, and its answer: sock_diag(7).
@@ -43,12 +42,12 @@ def peer_user(client: Address, server: Address) -> int | None:
     """Return the id of the user who has the connection from ``client`` to ``server`` open.
 
     None if nobody on this machine has: only open connections count, since the kernel gives closed
-    ones to user 0. A server that listens on every address is known by its port. A process may open
-    an IPv4 connection through an IPv6 socket, as gRPC's do.
+    ones to user 0. Both ends must be known, also the server's address: another user may have a
+    connection from the same port to the same port of another address. A process may open an IPv4
+    connection through an IPv6 socket, as gRPC's do.
     """
-    if server[0] not in EVERY_ADDRESS:
-        with suppress(OSError, ValueError):
-            return _asked_user(client, server)
+    with suppress(OSError, ValueError):
+        return _asked_user(client, server)
     return _listed_user(client, server)
 
 
@@ -75,16 +74,13 @@ def _asked_user(client: Address, server: Address) -> int | None:
 
 def _listed_user(client: Address, server: Address) -> int | None:
     """Look for a connection among all."""
-    port = f":{server[1]:04X}"
     for table, mapped in ((TABLE, False), (TABLE_V6, True)):
         try:
-            here = _as_listed(client, mapped)
-            there = port if server[0] in EVERY_ADDRESS else _as_listed(server, mapped)
+            ends = [_as_listed(client, mapped), _as_listed(server, mapped)]
         except ValueError:
             return None
         for fields in _rows(table):
-            same = fields[LOCAL] == here and fields[REMOTE].endswith(there)
-            if same and int(fields[STATE], 16) == ESTABLISHED:
+            if [fields[LOCAL], fields[REMOTE]] == ends and int(fields[STATE], 16) == ESTABLISHED:
                 return int(fields[USER])
     return None
 

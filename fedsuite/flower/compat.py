@@ -65,6 +65,7 @@ SUPERNODE_POLLING = "FEDSUITE_SUPERNODE_POLL_INTERVAL"
 FAST_POLLING = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25", SUPERNODE_POLLING: "0.5"}
 # The option with which a SuperLink rejects SuperNodes without a registered key.
 KEYS_REQUIRED = "--enable-supernode-auth"
+EVERY_ADDRESS, LOOPBACK = ("", "0.0.0.0", "::", "[::]"), "127.0.0.1"
 # What a SuperLink answers if a key is registered already.
 KEY_IN_USE = "already in use"
 # Which modules start a service's SuperExec, and a SuperExec's tasks.
@@ -73,6 +74,8 @@ STARTS_SUPEREXEC = {
     "flower-supernode": "flwr.supernode.start_client_internal",
 }
 STARTS_TASKS = "flwr.supercore.superexec.executor.subprocess_executor"
+# Lets a task install an app's dependencies, which may be other versions than those here.
+INSTALLS = "--allow-runtime-dependency-installation"
 # What a SuperNode logs once the SuperLink has accepted it.
 SUPERNODE_CONNECTED = b"SuperNode ID"
 
@@ -242,12 +245,15 @@ def count_machines() -> int:
 def add_fleet_interceptor(make: Callable[[str], Any]) -> None:
     """Give the SuperLink of this process one more gRPC interceptor, made from its address.
 
-    To be called before the SuperLink is started; it intercepts what SuperNodes call.
+    To be called before the SuperLink is started; it intercepts what SuperNodes call. One that would
+    listen on every address listens on loopback.
     """
     service = import_module("flwr.superlink.cli.flower_superlink")
     create = service.generic_create_grpc_server
 
     def create_with_interceptor(*, server_address: str, **options: Any) -> Any:
+        host, _, port = server_address.rpartition(":")
+        server_address = f"{LOOPBACK}:{port}" if host in EVERY_ADDRESS else server_address
         interceptors = [make(server_address), *(options.pop("interceptors", None) or [])]
         return create(server_address=server_address, interceptors=interceptors, **options)
 

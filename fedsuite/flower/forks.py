@@ -12,6 +12,8 @@ from where Flower put them: those of this installation are forgotten first.
 from __future__ import annotations
 
 import atexit
+import gc
+import io
 import json
 import os
 import signal
@@ -24,6 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, NoReturn, cast
 
 import psutil
@@ -31,6 +34,7 @@ import psutil
 from fedsuite.core.imports import quick_imports
 from fedsuite.core.installation import PACKAGES
 from fedsuite.core.processes import end_with_parent, name_process
+from fedsuite.flower.compat import INSTALLS
 
 CLIENT_TASK = "flwr-clientapp"
 TASKS = (CLIENT_TASK, "flwr-serverapp")
@@ -38,6 +42,7 @@ TASKS = (CLIENT_TASK, "flwr-serverapp")
 NEEDED_BY_TASKS = ("torch", "safetensors.torch", "greenlet", "psutil", "httpcore")
 REQUEST_BYTES, ANSWER_BYTES = 1 << 16, 32
 SERVER_NAME = "fedsuite-forks"
+BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
 def can_fork() -> bool:
@@ -61,11 +66,10 @@ class ForkServer:
             self._its.close()
             return
         try:
+            os.setsid()  # Ctrl-C in a terminal is for the service, which ends its tasks in order
             end_with_parent()
             if os.getppid() == parent:
                 self._serve()
-        except BaseException:
-            traceback.print_exc()
         finally:
             os._exit(1)
 
@@ -90,45 +94,59 @@ class ForkServer:
             command, stdout=stdout, stderr=stderr, start_new_session=start_new_session
         )
 
-    def _serve(self) -> NoReturn:
-        """Fork a process per request."""
+    def _serve(self) -> None:
+        """Fork a process per request, until the service has ended."""
         name_process(SERVER_NAME)
         signal.signal(signal.SIGCHLD, _reap)
         while True:
             data, descriptors, _, _ = socket.recv_fds(self._its, REQUEST_BYTES, 1)
-            request = json.loads(data)
-            command = [str(word) for word in request["command"]]
-            with quick_imports():
-                console_script(command[0])
-                for module in NEEDED_BY_TASKS if command[0] in TASKS else ():
-                    import_module(module)
+            if not data:
+                return
             with socket.socket(fileno=descriptors[0]) as answer:
-                if pid := os.fork():
-                    answer.send(str(pid).encode())
+                try:
+                    request = json.loads(data)
+                    command = [str(word) for word in request["command"]]
+                    _import_for(command)
+                    pid = os.fork()
+                except Exception:  # whoever asked starts a process then
+                    traceback.print_exc()
+                    continue
+                if pid:
+                    with suppress(OSError):  # nobody is waiting any more
+                        answer.send(str(pid).encode())
                     continue
             self._its.close()
             _run(command, silent=request["silent"], session=request["session"])
 
 
 class Forked:
-    """A process that the server has forked, with what Flower needs of ``subprocess.Popen``."""
+    """A process that the server has forked, with what Flower needs of ``subprocess.Popen``.
+
+    It is known by its start too: once it has ended, another process may get its number.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        try:
+            self._process: psutil.Process | None = psutil.Process(pid)
+        except psutil.NoSuchProcess:
+            self._process = None
 
     def terminate(self) -> None:
         """Send it SIGTERM, if it is still there."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+        if self._process:
+            with suppress(psutil.NoSuchProcess):
+                self._process.terminate()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for its end."""
-        try:
-            psutil.Process(self.pid).wait(timeout)
-        except psutil.TimeoutExpired:
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0) from None
-        except psutil.NoSuchProcess:
-            return
+        if self._process:
+            try:
+                self._process.wait(timeout)
+            except psutil.TimeoutExpired:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0) from None
+            except psutil.NoSuchProcess:
+                return
 
 
 def console_script(name: str) -> Callable[[], Any]:
@@ -142,6 +160,15 @@ def _reap(number: int, frame: object) -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def _import_for(command: Sequence[str]) -> None:
+    """Import what a command and its app need, but PyTorch only if the app cannot have its own."""
+    with quick_imports():
+        console_script(command[0])
+        if command[0] in TASKS and INSTALLS not in command:
+            for module in NEEDED_BY_TASKS:
+                import_module(module)
 
 
 def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
@@ -163,15 +190,33 @@ def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
     for name in [*sys.modules]:
         if name.partition(".")[0] in PACKAGES:
             del sys.modules[name]
+    sys.modules["__main__"] = ModuleType("__main__")
+    _seed_anew()
     sys.argv, status = command, 1
     try:
         status = _status(console_script(command[0]))
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
     finally:
         os._exit(status)
+
+
+def _seed_anew() -> None:
+    """Give the generators that others share a seed of their own, as each program has."""
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    for name in ("random", "numpy.random"):
+        if generators := sys.modules.get(name):
+            generators.seed()
+
+
+def _flush() -> None:
+    """Write what is buffered for the output, and for files that the program has left open."""
+    opened = (thing for thing in gc.get_objects() if isinstance(thing, BUFFERED))
+    for stream in (sys.stdout, sys.stderr, *opened):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _status(program: Callable[[], Any]) -> int:

@@ -42,11 +42,18 @@ def test_an_open_connection_has_its_user(table: Path) -> None:
     assert peer_user(("127.0.0.1", 40003), SERVER) == 1001
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]"])
-def test_a_server_on_every_address_is_known_by_its_port(table: Path, host: str) -> None:
-    assert peer_user(("127.0.0.1", 40000), (host, 8080)) == 1000
-    assert peer_user(("127.0.0.1", 40003), (host, 8080)) == 1001
-    assert peer_user(("127.0.0.1", 40000), (host, 808)) is None
+def test_a_connection_to_another_address_of_the_server_is_another(table: Path) -> None:
+    """Users may have connections from one port to one port, if the addresses differ."""
+    table.write_text(
+        HEADER
+        + OPEN
+        + OPEN.replace("0100007F:1F90", "0200007F:1F90", 1).replace(" 1000 ", " 1001 ")
+    )
+    client = ("127.0.0.1", 40000)
+    assert peer_user(client, ("127.0.0.1", 8080)) == 1000
+    assert peer_user(client, ("127.0.0.2", 8080)) == 1001
+    for everywhere in ("", "0.0.0.0", "::", "[::]"):
+        assert peer_user(client, (everywhere, 8080)) is None
 
 
 @pytest.mark.parametrize(

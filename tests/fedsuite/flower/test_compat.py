@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,12 @@ from flwr.superlink.grid import InMemoryGrid
 from ray import exceptions
 
 from fedsuite.engines.inline import InlineGrid
-from fedsuite.flower.compat import make_run, prompt_delivery, replace_dead_workers
+from fedsuite.flower.compat import (
+    add_fleet_interceptor,
+    make_run,
+    prompt_delivery,
+    replace_dead_workers,
+)
 
 DEATHS = ("ActorDiedError", "OutOfMemoryError", "NodeDiedError", "WorkerCrashedError")
 
@@ -184,3 +190,29 @@ def test_another_grid_delivers_as_it_does() -> None:
     grid = InlineGrid()
     with prompt_delivery(grid):
         assert not vars(grid).keys() & {"pull_messages", "pull_interval"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("0.0.0.0:9092", "127.0.0.1:9092"),
+        ("[::]:9092", "127.0.0.1:9092"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("192.0.2.7:9092", "192.0.2.7:9092"),
+    ],
+)
+def test_a_guarded_superlink_listens_at_one_address(
+    monkeypatch: pytest.MonkeyPatch, asked: str, given: str
+) -> None:
+    """Who has a connection to "any address" cannot be told."""
+    service: Any = import_module("flwr.superlink.cli.flower_superlink")
+    made: list[Any] = []
+
+    def create(**options: Any) -> None:
+        made.append(options)
+
+    create.__name__ = "generic_create_grpc_server"
+    monkeypatch.setattr(service, "generic_create_grpc_server", create)
+    add_fleet_interceptor(lambda address: f"guard of {address}")
+    service.generic_create_grpc_server(server_address=asked, interceptors=["Flower's"])
+    assert made == [{"server_address": given, "interceptors": [f"guard of {given}", "Flower's"]}]

@@ -17,7 +17,7 @@ from flwr.supercore.superexec.executor import subprocess_executor
 from flwr.supernode import start_client_internal
 
 from fedsuite.flower import forks
-from fedsuite.flower.compat import start_processes_with
+from fedsuite.flower.compat import INSTALLS, start_processes_with
 from fedsuite.flower.forks import ForkServer, can_fork
 
 ROOT = Path(__file__).parents[3]
@@ -120,43 +120,85 @@ say("ended")
 
 
 @needs_forks
-def test_a_fork_says_nothing_and_stays_in_its_session_as_asked() -> None:
+def test_what_a_program_has_not_written_yet_is_written() -> None:
     said = answers(
         """
 def program():
-    print("nothing of this is seen", os.getsid(0))
-    print("nor of this", file=sys.stderr)
-    os.kill(os.getppid(), 0)
-    open(sys.argv[1], "w").write(str(os.getsid(0)))
+    global file
+    file = open(sys.argv[1], "w")
+    file.write("a line of a log")
 
+import tempfile
 programs = {"program": program}
 server.fork()
+with tempfile.NamedTemporaryFile("r") as kept:
+    start("program", kept.name).wait()
+    say(kept.read())
+"""
+    )
+    assert said == ["a line of a log"]
+
+
+@needs_forks
+def test_a_fork_says_nothing_if_asked_and_ctrl_c_is_not_for_it() -> None:
+    """A terminal sends it to all of a session; the service ends its tasks in order."""
+    said = answers(
+        """
+def program():
+    print("nothing of this is seen")
+    print("nor of this", file=sys.stderr)
+    open(sys.argv[1], "w").write(str(os.getsid(0)))
+
 import tempfile
+programs = {"program": program}
+server.fork()
 with tempfile.NamedTemporaryFile("r") as file:
     start("program", file.name, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait()
-    say(int(file.read()) == os.getsid(0))
+    say(int(file.read()) != os.getsid(0))
 """
     )
     assert said == [True]
 
 
 @needs_forks
+def test_forks_do_not_draw_the_same_numbers() -> None:
+    one, other = answers(
+        f"""
+def program():
+    import random
+    torch, numpy = sys.modules["torch"], sys.modules["numpy"]
+    say([torch.rand(1).item(), numpy.random.rand(), random.random()])
+
+programs = {{"{TASK}": program}}
+forks.NEEDED_BY_TASKS = ("torch", "numpy.random", "random")
+server.fork()
+start("{TASK}").wait()
+start("{TASK}").wait()
+"""
+    )
+    assert all(mine != yours for mine, yours in zip(one, other, strict=True))
+
+
+@needs_forks
 def test_what_tasks_need_is_imported_once_before_them() -> None:
-    """And only for them: a SuperExec starts without PyTorch."""
+    """And only for them: a SuperExec starts without PyTorch, and a task without this one's if its
+    app may bring another.
+    """
     said = answers(
         f"""
 def program():
-    say("colorsys" in sys.modules)
+    say("mailbox" in sys.modules)
 
 programs = {{"flower-superexec": program, "{TASK}": program}}
-forks.NEEDED_BY_TASKS = ("colorsys",)
+forks.NEEDED_BY_TASKS = ("mailbox",)
 server.fork()
 start("flower-superexec").wait()
+start("{TASK}", "{INSTALLS}").wait()
 start("{TASK}").wait()
-say("colorsys" in sys.modules)
+say("mailbox" in sys.modules)
 """
     )
-    assert said == [False, True, False]
+    assert said == [False, False, True, False]
 
 
 @needs_forks
@@ -170,9 +212,9 @@ def program():
 programs = {"program": program}
 server.fork()
 (its,) = psutil.Process().children()
-say(its.name())
 for _ in range(2):
     start("program").wait()
+say(its.name())
 deadline = time.monotonic() + 30
 while its.children() and time.monotonic() < deadline:
     time.sleep(0.01)
@@ -227,23 +269,44 @@ else:
 
 
 @needs_forks
-@pytest.mark.parametrize("end", ["its.kill(); its.wait()", "pass"])
-def test_without_the_server_processes_start_as_ever(end: str) -> None:
-    """It was killed, or has ended at a program that it could not import."""
+def test_without_the_server_processes_start_as_ever() -> None:
     said = answers(
-        f"""
-programs = {{}}
+        """
+programs = {}
 server.fork()
 (its,) = psutil.Process().children()
-{end}
+its.kill()
+its.wait()
 for _ in range(2):
     child = server.popen([sys.executable, "-c", "print(1)"])
     say(isinstance(child, subprocess.Popen))
     child.wait()
-say(gone(its))
 """
     )
-    assert said == [True, 1, True, 1, True]
+    assert said == [True, 1, True, 1]
+
+
+@needs_forks
+def test_a_request_that_fails_starts_a_process_and_the_next_one_forks() -> None:
+    """The program cannot be imported, the request is too long, or nobody waits for the answer."""
+    said = answers(
+        """
+import socket
+programs = {"program": lambda: say("forked")}
+server.fork()
+for request in (["true"], ["true", "x" * 70_000]):
+    child = server.popen(request, stderr=subprocess.DEVNULL)
+    say(isinstance(child, subprocess.Popen))
+    child.wait()
+ours, its = socket.socketpair()
+ours.close()
+request = {"command": ["program"], "silent": True, "session": False}
+socket.send_fds(server._ours, [json.dumps(request).encode()], [its.fileno()])
+its.close()
+start("program").wait()
+"""
+    )
+    assert said == [True, True, "forked"]
 
 
 def test_an_unknown_command_has_no_console_script() -> None:
