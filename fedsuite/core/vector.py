@@ -60,11 +60,16 @@ def column_blocks(rows: Matrix) -> list[slice]:
 
 
 def squared_distances(rows: Matrix) -> Doubles:
-    """Return the squared distance of each row to each, from inner products of centred rows."""
+    """Return the squared distance of each row to each, from inner products of centred rows.
+
+    The centre is the row of the middle length: a mean would be wherever a single row drags it, and
+    the others' distances would drown in rounding.
+    """
+    middle = np.argsort(norms(rows), kind="stable")[len(rows) // 2]
     products = np.zeros((len(rows), len(rows)))
     for block in column_blocks(rows):
         part = rows[:, block].astype(np.float64)
-        part -= part.mean(axis=0)
+        part -= part[middle].copy()
         products += part @ part.T
     squares = np.diag(products)
     return np.maximum(squares[:, None] + squares - 2.0 * products, 0.0)

@@ -110,6 +110,18 @@ def test_squared_distances(rows: list[list[float]]) -> None:
     np.testing.assert_allclose(squared_distances(points), (gaps**2).sum(2), atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e12, 1e30])
+def test_huge_updates_do_not_hide_how_far_apart_others_are(size: float) -> None:
+    """Two of nine are out of all bounds; distances among the rest are those without them."""
+    draw = np.random.default_rng(0)
+    rows = draw.standard_normal((9, 100)).astype(np.float32)
+    rows[[2, 5]] = size * draw.standard_normal((2, 100))
+    rest = [0, 1, 3, 4, 6, 7, 8]
+    gaps = rows[rest].astype(np.float64)[:, None] - rows[rest]
+    found = squared_distances(rows)[np.ix_(rest, rest)]
+    np.testing.assert_allclose(found, (gaps**2).sum(2), rtol=1e-12, atol=1e-12)
+
+
 def test_blocks_of_columns_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).standard_normal((4, 101)).astype(np.float32)
     median = strategy_of(Median)
@@ -125,6 +137,7 @@ def test_blocks_of_columns_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     ("algo", "off", "plain"),
     [
         ("trimmed-mean", {"trimmed-mean.trim": 0}, "avg"),
+        ("multi-krum", {"multi-krum.tolerated": 0}, "avg"),
         ("geometric-median", {"geometric-median.iterations": 0}, "fedavg"),
     ],
 )
