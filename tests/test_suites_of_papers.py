@@ -17,7 +17,7 @@ from fedsuite.core.protocol import ATTACKS
 from fedsuite.records.collection import PaperNumber, open_collection
 from fedsuite.records.summary import summarise
 from fedsuite.report.cells import cells
-from fedsuite.suites.definition import SCALES, SUITE_METRICS, Suite, read_suite
+from fedsuite.suites.definition import SCALES, SUITE_METRICS, Plan, Suite, read_suite
 from fedsuite.suites.jobs import manifest, plan_jobs
 from fedsuite.suites.paper_numbers import paper_numbers, sources
 from strategies.taco import TacoParams
@@ -34,6 +34,13 @@ TUNING = {
     "baselines_personal": "baselines_personal_lr",
     "baselines_global": "baselines_global_lr",
     "methods": "methods_lr",
+    "methods_apart": "methods_apart_lr",
+    "attacks": "attacks_lr",
+}
+# What a tuning where nobody attacks leaves at its default: the attack, and what defenders are told.
+OF_ATTACKS = {
+    *("attack", "attackers", "freeloaders"),
+    *("krum.tolerated", "multi-krum.tolerated", "trimmed-mean.trim"),
 }
 # Other rates that are tried together with lr.
 SECOND_RATES = {"pfedme.personal-lr", "fedadam.eta", "fedyogi.eta", "fedadagrad.eta"}
@@ -57,7 +64,7 @@ def at_paper_scale() -> tuple[Suite, ...]:
 
 def test_every_table_and_figure_has_its_suite() -> None:
     wanted = {f"{paper}_{part}" for paper, parts in PAPERS.items() for part in parts}
-    ours = {"demo", "attacks", *TUNING, *TUNING.values()}
+    ours = {"demo", *TUNING, *TUNING.values()}
     assert {file.stem for file in FILES} == wanted | ours
 
 
@@ -65,19 +72,27 @@ def test_every_table_and_figure_has_its_suite() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_learning_rates_are_chosen_fairly(table: str, scale: str) -> None:
     """Tuning and table have the same methods and columns and differ in nothing but the rates, the
-    seeds and how often they score; every method has the same grid, on seeds the table lacks.
+    seeds and how often they score; every method has the same grid, on seeds the table lacks. The
+    attacks' are tuned once for all columns, where nobody attacks.
     """
     tuning = read_suite(FOLDER / f"{TUNING[table]}.toml", scale)
     final = read_suite(FOLDER / f"{table}.toml", scale)
     assert not {p.labels["seed"] for p in tuning.plans} & {p.labels["seed"] for p in final.plans}
-    place = next(name for name in tuning.columns if name != "lr")
+    place = column_of_rates(table)
+
+    def place_of(plan: Plan) -> tuple[Any, Any]:
+        return plan.settings["algo"], plan.labels[place] if place else None
+
     tried: dict[tuple[Any, Any], set[Any]] = {}
     for plan in tuning.plans:
-        tried.setdefault((plan.settings["algo"], plan.labels[place]), set()).add(plan.labels["lr"])
-    assert {*tried} == {(p.settings["algo"], p.labels[place]) for p in final.plans}
+        tried.setdefault(place_of(plan), set()).add(plan.labels["lr"])
+    assert {*tried} == {place_of(plan) for plan in final.plans}
     for (algo, _), rates in tried.items():
         assert rates == GRID - ({0.3} if algo == "pfedme" else set())
     free = {"lr", "seed", "eval-every", "target-accuracy", *SECOND_RATES}
+    if place is None:
+        assert all(OF_ATTACKS.isdisjoint(plan.settings) for plan in tuning.plans)
+        free |= OF_ATTACKS
 
     def fixed(settings: Any) -> dict[str, Any]:
         return {key: value for key, value in settings.items() if key not in free}
@@ -86,6 +101,12 @@ def test_learning_rates_are_chosen_fairly(table: str, scale: str) -> None:
     for plan in final.plans:
         if plan.labels["algo"] == plan.settings["algo"]:
             assert fixed(final.resolve(plan).flat()) in ran
+
+
+def column_of_rates(table: str) -> str | None:
+    """Return the column for each value of which rates are chosen; None if once for all."""
+    columns = read_suite(FOLDER / f"{TUNING[table]}.toml").columns
+    return next((name for name in columns if name != "lr"), None)
 
 
 @pytest.mark.parametrize("table", TUNING)
@@ -98,10 +119,10 @@ def test_a_note_says_that_rates_were_chosen_if_every_method_has_one(table: str) 
     if not chosen:
         return
     suite = read_suite(FOLDER / f"{table}.toml", "small")
-    where = next(name for name in suite.columns if name != "lr")
-    places = {label for one in chosen for label in _as_list(one["when"][where])}
+    where = column_of_rates(table)
+    places = {label for one in chosen if where for label in _as_list(one["when"][where])}
     for plan in suite.plans:
-        if plan.labels[where] not in places:
+        if where and plan.labels[where] not in places:
             assert f"for {plan.labels[where]} it has not been asked yet" in document["note"]
             continue
         mine = [
@@ -124,6 +145,7 @@ def test_every_algorithm_is_in_the_table_of_methods_or_left_out_for_a_reason() -
     assert listed | LEFT_OUT == {*registry.ALGORITHMS} and not listed & LEFT_OUT
     left_out = suite.note.partition("Left out:")[2]
     assert all(f"{name}, which is FedAvg" in left_out for name in LEFT_OUT)
+    assert "methods_apart has them where they differ" in left_out
     configs = [suite.resolve(plan) for plan in suite.plans]
     assert all(config.local_steps for config in configs), "else fednova differs from fedavg"
     for data, model in {(config.dataset, config.model) for config in configs}:
@@ -133,7 +155,24 @@ def test_every_algorithm_is_in_the_table_of_methods_or_left_out_for_a_reason() -
         assert not [*build_model(model, shape, 0).buffers()], "else fedbn differs from fedavg"
 
 
-@pytest.mark.parametrize("name", ["methods", "methods_lr"])
+@pytest.mark.parametrize("name", ["methods_apart", "methods_apart_lr"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_what_the_table_of_methods_leaves_out_is_where_it_differs(name: str, scale: str) -> None:
+    """FedNova with unequal steps, FedBN with batch norm, each beside FedAvg and nothing else."""
+    suite = read_suite(FOLDER / f"{name}.toml", scale)
+    beside: dict[Any, set[str]] = {}
+    for plan in suite.plans:
+        config = suite.resolve(plan)
+        beside.setdefault(plan.labels["data"], set()).add(config.algo)
+        if config.algo == "fednova":
+            assert not config.local_steps and config.partition == "dirichlet"
+        if config.algo == "fedbn":
+            model = build_model(config.model, DataShape("image", (1, 8, 8), 10), 0)
+            assert [*model.buffers()]
+    assert sorted(map(sorted, beside.values())) == [["fedavg", left] for left in sorted(LEFT_OUT)]
+
+
+@pytest.mark.parametrize("name", ["methods", "methods_lr", "methods_apart", "methods_apart_lr"])
 def test_all_methods_have_the_same_samples_rounds_and_steps(name: str) -> None:
     suite = read_suite(FOLDER / f"{name}.toml")
     alike: dict[tuple[Any, Any], set[Any]] = {}

@@ -157,6 +157,24 @@ def test_the_choice_becomes_the_tables_overrides(tuned: Path, tmp_path: Path) ->
     assert all("lr" not in plan.settings for plan in read_suite(file).plans)
 
 
+def test_a_tuning_without_columns_chooses_for_all_of_them(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FedAvg alone, on one split: its choice, 0.3, holds wherever the table has it."""
+    manifest = json.loads((tuned / "suite.json").read_text())
+    runs = [r for r in manifest["runs"] if r["labels"]["algo"] == "fedavg"]
+    runs = [r for r in runs if r["labels"].pop("split") == "skewed"]
+    manifest |= {"runs": runs, "planned": len(runs), "columns": ["lr"], "scale": "paper"}
+    (tuned / "suite.json").write_text(json.dumps(manifest))
+    file = tmp_path / "mine.toml"
+    file.write_text(TABLE.replace("= 8", "= 16"))
+    assert main([str(tuned), "--into", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("all\n\n| method | 0.1 | 0.3 |")
+    assert '[[override]]\nwhen = { algo = "fedavg" }\nlr = 0.3\n' in file.read_text()
+    rates = {(p.labels["algo"], p.settings.get("lr")) for p in read_suite(file).plans}
+    assert rates == {("fedavg", 0.3), *((a, None) for a in ("pfedme", "pfedme (w)", "local"))}
+
+
 def test_an_unfinished_tuning_chooses_nothing(
     tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
