@@ -1,8 +1,8 @@
 """``python -m benchmarks.methods`` writes ``docs/evidence/methods.md`` and its figures.
 
-All numbers are from the rows of the suites ``methods`` and ``attacks``, which
-``python -m benchmarks.claims collect FOLDER`` takes in, and the texts from
-``docs/evidence/methods.toml``.
+All numbers are from the rows of the suites ``methods``, ``methods_apart`` and ``attacks``, and of
+those that tried their rates, which ``python -m benchmarks.claims collect FOLDER`` takes in, and the
+texts from ``docs/evidence/methods.toml``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claims.rows import Row, by_seed
-from benchmarks.methods.page import GLOBAL, PERSONAL, columns
+from benchmarks.methods.rates import GLOBAL, PERSONAL, columns
 from benchmarks.methods.rules import by_mean, scores
 from fedsuite.core.files import write_atomically
 from fedsuite.report.statistics import mean

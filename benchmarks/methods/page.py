@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.claims.rows import Row, by_seed, matching
+from benchmarks.methods.rates import GLOBAL, NONE, PERSONAL, columns, rate, rates_table
 from benchmarks.methods.rules import Scores, Sides, by_mean, scores, sides, standing
 from benchmarks.report import table
-from fedsuite import registry
-from fedsuite.config import parse
 from fedsuite.report.statistics import deviation, mean
 
-METHODS, ATTACKS, RATES = "methods", "attacks", "methods_lr"
+METHODS, APART, ATTACKS = "methods", "methods_apart", "attacks"
+RATES, RATES_APART, RATES_ATTACKED = "methods_lr", "methods_apart_lr", "attacks_lr"
 FEDAVG, LOCAL, NO_ATTACK = "fedavg", "local", "none"
-GLOBAL, PERSONAL, WORST = "final_accuracy", "personal_accuracy", "personal_worst_tenth"
-NONE = "–"
+WORST = "personal_worst_tenth"
 ReadRows = Callable[[str], Sequence[Row]]
 
 
@@ -31,7 +29,9 @@ class Page:
     def text(self) -> str:
         """Return the whole page."""
         texts = self.document
-        methods, attacks = self.read(METHODS), self.read(ATTACKS)
+        tables, tuned = (METHODS, APART, ATTACKS), (RATES, RATES_APART, RATES_ATTACKED)
+        found = {name: self.read(name) for name in (*tables, *tuned)}
+        methods, apart, attacks = (found[name] for name in tables)
         parts = [texts["title"], texts["introduction"]]
         parts += ["## Which method when", texts["rule"], when(methods, attacks)]
         if not methods:
@@ -41,23 +41,41 @@ class Page:
         for name in columns(methods, "data"):
             parts += [f"### {name}", texts["data"].get(name, ""), methods_table(methods, name)]
         parts.append(missing_columns(methods, texts["data"]))
+        parts += self._apart(apart)
         if attacks:
             parts += ["## Attacks", texts["attacks"], _figure(texts, "attacks")]
             parts += [attacks_table(attacks), "### Who is expelled", texts["expelled"]]
             parts += [expelled_table(attacks)]
-        tried = self.read(RATES)
-        if tried:
-            parts += ["## Learning rates that were tried", texts["rates"]]
-        for name in columns(tried, "data"):
-            parts += [f"### {name}: rates", rates_table(tried, name)]
-        found = {METHODS: methods, ATTACKS: attacks, RATES: tried}
+        parts += self._rates(*(found[name] for name in tuned))
         parts += ["## Where the numbers come from", texts["origin"], origin(found)]
         return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
+    def _apart(self, rows: Sequence[Row]) -> list[str]:
+        """Return the section of methods that other data can tell from FedAvg, if it was run."""
+        if not rows:
+            return []
+        described = self.document["data-apart"]
+        parts = ["## FedNova and FedBN where they are not FedAvg", self.document["apart"]]
+        for name in columns(rows, "data"):
+            parts += [f"### {name}", described.get(name, ""), against_fedavg(rows, name)]
+            parts.append(methods_table(rows, name))
+        return [*parts, missing_columns(rows, described)]
 
-def columns(rows: Iterable[Row], label: str) -> list[str]:
-    """Return the values of a label in the order of the suite."""
-    return list(dict.fromkeys(row[label] for row in rows))
+    def _rates(
+        self, methods: Sequence[Row], apart: Sequence[Row], attacked: Sequence[Row]
+    ) -> list[str]:
+        """Return the section of the learning rates that were tried."""
+        parts = [
+            part
+            for rows in (methods, apart)
+            for name in columns(rows, "data")
+            for part in (f"### {name}: rates", rates_table(matching(rows, {"data": name})))
+        ]
+        if attacked:
+            parts += ["### Attacks: rates", rates_table(attacked)]
+        return (
+            ["## Learning rates that were tried", self.document["rates"], *parts] if parts else []
+        )
 
 
 def missing_columns(methods: Sequence[Row], planned: Iterable[str]) -> str:
@@ -79,6 +97,16 @@ def when(methods: Sequence[Row], attacks: Sequence[Row]) -> str:
         title = "no attack" if name == NO_ATTACK else name
         lines.append(f"- **{title}.** {_defence(attacks, name)}")
     return "\n".join(lines)
+
+
+def against_fedavg(rows: Sequence[Row], data: str) -> str:
+    """Write who is ahead by each accuracy that more than one method has."""
+    titles = {GLOBAL: "One model for all", PERSONAL: "A model for each client"}
+    return "\n".join(
+        f"- **{title}.** {_advice(rows, data, metric, FEDAVG)}"
+        for metric, title in titles.items()
+        if len(scores(rows, {"data": data}, metric)) > 1
+    )
 
 
 def _advice(rows: Sequence[Row], data: str, metric: str, reference: str) -> str:
@@ -137,14 +165,18 @@ def methods_table(rows: Sequence[Row], data: str) -> str:
 
 
 def attacks_table(rows: Sequence[Row]) -> str:
-    """Write the final accuracy of every method under every attack, the best bold."""
+    """Write each method's rate and its final accuracy under every attack, the best bold."""
     attacks = columns(rows, "attack")
     found = {attack: scores(rows, {"attack": attack}, GLOBAL) for attack in attacks}
     lines = [
-        [name, *(_marked(found[attack], rows, attack, name) for attack in attacks)]
+        [name, _rates_of(rows, name), *(_marked(found[a], rows, a, name) for a in attacks)]
         for name in columns(rows, "algo")
     ]
-    return table(("method", *attacks), lines)
+    return table(("method", "lr", *attacks), lines)
+
+
+def _rates_of(rows: Sequence[Row], name: str) -> str:
+    return ", ".join(dict.fromkeys(rate(row) for row in matching(rows, {"algo": name})))
 
 
 def _marked(found: Scores, rows: Sequence[Row], attack: str, name: str) -> str:
@@ -163,49 +195,6 @@ def expelled_table(rows: Sequence[Row]) -> str:
         )
     header = ("attack", "freeloaders expelled (%)", "attackers expelled (%)", "honest expelled (%)")
     return table(header, lines)
-
-
-def rates_table(rows: Sequence[Row], data: str) -> str:
-    """Write what each method reached with each rate that was tried, the chosen one bold."""
-    own = matching(rows, {"data": data})
-    rates = sorted(columns(own, "lr"), key=float)
-    values, chosen = reached(own), chosen_rates(own).values()
-    tried = {(row["algo"], row["lr"]) for row in own}
-
-    def cell(place: tuple[str, str]) -> str:
-        if place not in values:
-            return "failed" if place in tried else NONE
-        text = f"{100 * values[place]:.1f}"
-        return f"**{text}**" if place in chosen else text
-
-    lines = [[label, *(cell((label, lr)) for lr in rates)] for label in columns(own, "algo")]
-    return table(("method", *rates), lines)
-
-
-def chosen_rates(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Return the label and the rate of each method's best run, of equal ones the smaller rate."""
-    values, best = reached(rows), dict[str, tuple[str, str]]()
-    for place in sorted(values, key=lambda place: float(place[1])):
-        method = base_of(place[0])
-        if method not in best or values[place] > values[best[method]]:
-            best[method] = place
-    return best
-
-
-def reached(rows: Iterable[Row]) -> dict[tuple[str, str], float]:
-    """Return the accuracy of every finished run, by its label and its rate."""
-    done = [row for row in rows if row["state"] == "finished" and row[chosen_by(row["algo"])]]
-    return {(row["algo"], row["lr"]): round(float(row[chosen_by(row["algo"])]), 10) for row in done}
-
-
-def base_of(label: str) -> str:
-    """Return the method of a label, which may also name a second setting that was tried."""
-    return label.partition(",")[0]
-
-
-def chosen_by(label: str) -> str:
-    """Return the metric by which a method's rate is chosen: what the method is for."""
-    return PERSONAL if registry.find(base_of(label)).client.personal else GLOBAL
 
 
 def origin(suites: Mapping[str, Sequence[Row]]) -> str:
@@ -252,12 +241,6 @@ def _cell(values: Iterable[float]) -> str:
         return NONE
     spread = deviation(shares)
     return f"{mean(shares):.1f}" if spread is None else f"{mean(shares):.1f} ± {spread:.1f}"
-
-
-def rate(row: Row) -> str:
-    """Return the learning rate of a run; a command leaves it out where it is the default."""
-    given = [w.partition("=")[2] for w in shlex.split(row["command"]) if w.startswith("lr=")]
-    return given[0] if given else str(parse({}).lr)
 
 
 def _figure(texts: Mapping[str, Any], name: str) -> str:

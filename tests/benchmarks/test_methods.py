@@ -7,28 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims.rows import matching, read
+from benchmarks.claims.rows import read
 from benchmarks.methods.__main__ import PAGE, page
 from benchmarks.methods.figures import draw_attacks, draw_methods
 from benchmarks.methods.page import (
+    APART,
     ATTACKS,
     METHODS,
     RATES,
+    RATES_APART,
+    RATES_ATTACKED,
     Page,
+    against_fedavg,
     attacks_table,
-    chosen_rates,
-    columns,
     expelled_table,
     methods_table,
     missing_columns,
-    rate,
-    rates_table,
     when,
 )
+from benchmarks.methods.rates import at_other_rates, chosen_rates, columns, rate, rates_table
 from benchmarks.methods.rules import scores, sides, standing
+from fedsuite.config import parse
 from fedsuite.suites.definition import read_suite
 
 SUITES = Path(__file__).parents[2] / "sim_configs" / "suites"
+COLUMNS = {METHODS: "data", APART: "data", ATTACKS: "attack"}
 # Paired differences to "best": 1, 2, 3 points, from -0.5 to 4.5, so level; and 10, 10, 13 points,
 # from 6.7 to 15.3, so behind. Those of "near" to FedAvg: 9, 8, 10 points, from 6.5 to 11.5.
 ACCURACIES = {"best": [0.61, 0.63, 0.65], "near": [0.60, 0.61, 0.62], "fedavg": [0.51, 0.53, 0.52]}
@@ -96,10 +99,12 @@ def test_tables_have_costs_as_multiples_and_mark_the_best() -> None:
     assert lines[2] == "| best | 0.1 | 63.0 ± 2.0 | 63.0 ± 2.0 | – | 1.00 | 1.00 |"
     assert lines[3] == "| near | 0.1 | 61.0 ± 1.0 | 61.0 ± 1.0 | – | 2.00 | 1.50 |"
     attacked = rows(ACCURACIES, {"attack": "none"})
+    attacked[0] |= {"command": "fedsuite run best lr=0.3"}
+    attacked[3] |= {"command": "fedsuite run near"}
     assert attacks_table(attacked).splitlines()[2:] == [
-        "| best | **63.0 ± 2.0** |",
-        "| near | 61.0 ± 1.0 |",
-        "| fedavg | 52.0 ± 1.0 |",
+        "| best | 0.3, 0.1 | **63.0 ± 2.0** |",
+        "| near | 0.1 | 61.0 ± 1.0 |",
+        "| fedavg | 0.1 | 52.0 ± 1.0 |",
     ]
     expelled = rows({"taco": [0.5, 0.5]}, {"attack": "a"}, attacker_tpr="0.25", freeloader_fpr="0")
     assert expelled_table(expelled).splitlines()[2] == "| a | – | 25.0 ± 0.0 | 0.0 ± 0.0 |"
@@ -124,20 +129,91 @@ def test_the_best_rate_is_chosen_by_what_a_method_is_for() -> None:
         "fedavg": ("fedavg", "0.03"),
         "fedrep": ("fedrep, epochs 5", "0.1"),
     }
-    assert rates_table(made, "d").splitlines()[0] == "| method | 0.03 | 0.1 | 0.3 |"
-    assert rates_table(made, "d").splitlines()[2:] == [
+    assert rates_table(made).splitlines()[0] == "| method | 0.03 | 0.1 | 0.3 |"
+    assert rates_table(made).splitlines()[2:] == [
         "| fedavg | **50.0** | 50.0 | failed |",
         "| fedrep | 60.0 | 70.0 | – |",
         "| fedrep, epochs 5 | – | **80.0** | – |",
     ]
 
 
-def test_every_method_was_run_with_the_rate_that_was_chosen_for_it() -> None:
-    made, tried = read(METHODS), read(RATES)
-    for data in columns(made, "data"):
-        chosen = chosen_rates(matching(tried, {"data": data}))
-        for row in matching(made, {"data": data}):
-            assert rate(row) == chosen[row["algo"]][1], row["run"]
+@pytest.mark.parametrize(
+    ("suite", "tuning"), [(METHODS, RATES), (APART, RATES_APART), (ATTACKS, RATES_ATTACKED)]
+)
+def test_every_method_was_run_with_the_rate_that_was_chosen_for_it(suite: str, tuning: str) -> None:
+    made, tried = read(suite), read(tuning)
+    if not tried:
+        pytest.skip(f"the suite {tuning} was not run yet, and the page has none of it")
+    assert not [row["run"] for row in at_other_rates(made, tried, COLUMNS[suite])]
+
+
+def test_runs_at_other_rates_than_the_chosen_are_found() -> None:
+    """FedAvg's is 0.3 for one dataset and 0.1 for the other; nobody tried any for FedProx."""
+    tried = []
+    for data, lr, reached in (("a", "0.1", 0.5), ("a", "0.3", 0.6), ("b", "0.1", 0.5)):
+        tried += rows({"fedavg": [reached]}, {"data": data, "lr": lr})
+    commands = {"wrong": "fedsuite run x lr=0.1", "right": "fedsuite run x lr=0.3"}
+    made = [
+        {**row, "run": name, "command": command}
+        for name, command in commands.items()
+        for row in rows({"fedavg": [0.9]}, {"data": "a", "attack": "none"})
+    ]
+    made += [{**row, "run": "b"} for row in rows({"fedavg": [0.9]}, {"data": "b"})]
+    assert [row["run"] for row in at_other_rates(made, tried, "data")] == ["wrong"]
+    untried = [{**row, "run": "untried"} for row in rows({"fedprox": [0.9]}, {"data": "b"})]
+    assert [row["run"] for row in at_other_rates(untried, tried, "data")] == ["untried"]
+    for_all = [{name: v for name, v in row.items() if name != "data"} for row in tried[:2]]
+    assert [row["run"] for row in at_other_rates(made[:2], for_all, "attack")] == ["wrong"]
+
+
+def test_fednova_and_fedbn_are_held_against_fedavg_by_what_both_have() -> None:
+    """FedNova by both accuracies; FedBN, which has no global model, by that of its clients."""
+    nova = rows({"fednova": ACCURACIES["best"], "fedavg": ACCURACIES["fedavg"]}, {"data": "a"})
+    assert against_fedavg(nova, "a").splitlines() == [
+        f"- **{title}.** fednova has the highest mean, 63.0 %, alone. Clearly ahead of fedavg:"
+        " fednova; clearly behind: none."
+        for title in ("One model for all", "A model for each client")
+    ]
+    bn = rows({"fedavg": ACCURACIES["best"]}, {"data": "b"})
+    bn += rows({"fedbn": ACCURACIES["near"]}, {"data": "b"}, final_accuracy="")
+    assert against_fedavg(bn, "b") == (
+        "- **A model for each client.** fedavg has the highest mean, 63.0 %; level with it: fedbn"
+        " 61.0 %. Of these fedavg sends the fewest bytes. Clearly ahead of fedavg: none; clearly"
+        " behind: none."
+    )
+
+
+def test_methods_apart_have_a_section_where_they_were_run() -> None:
+    (one, other) = page().document["data-apart"]
+    made = rows({"fednova": [0.6, 0.6, 0.6], "fedavg": [0.5, 0.5, 0.5]}, {"data": one})
+    given: dict[str, list[dict[str, str]]] = {
+        METHODS: rows(ACCURACIES, {"data": "d"}),
+        APART: made,
+        RATES_APART: [{**row, "lr": "0.03"} for row in made if row["seed"] == "0"],
+    }
+    text = Page(page().document, lambda name: given.get(name, [])).text()
+    title = "## FedNova and FedBN where they are not FedAvg"
+    section = text.partition(title)[2].partition("\n## ")[0]
+    assert f"### {one}\n\n{page().document['data-apart'][one]}\n\n- **One model" in section
+    assert "| fednova | 0.1 | 60.0 ± 0.0 | 60.0 ± 0.0 | – | 1.00 | 1.00 |" in section
+    assert f"Not run yet: {other}." in section
+    assert f"### {one}: rates\n\n| method | 0.03 |" in text and "Attacks: rates" not in text
+    assert "[methods_apart.csv](runs/methods_apart.csv)" in text
+    del given[APART], given[RATES_APART]
+    without = Page(page().document, lambda name: given.get(name, [])).text()
+    assert title not in without and "## Learning rates" not in without
+
+
+def test_the_rates_of_attacks_are_one_table() -> None:
+    tried = [
+        {**row, "lr": lr}
+        for lr, reached in (("0.1", 0.5), ("0.03", 0.7))
+        for row in rows({"median": [reached]}, {})
+    ]
+    given = {ATTACKS: rows(ACCURACIES, {"attack": "none"}), RATES_ATTACKED: tried}
+    text = Page(page().document, lambda name: given.get(name, [])).text()
+    table = text.partition("### Attacks: rates\n\n")[2].splitlines()[:3]
+    assert table[0] == "| method | 0.03 | 0.1 |" and table[2] == "| median | **70.0** | 50.0 |"
 
 
 def test_methods_without_a_global_model_follow_by_personal_accuracy() -> None:
@@ -148,19 +224,21 @@ def test_methods_without_a_global_model_follow_by_personal_accuracy() -> None:
     assert names == ["fedavg", "strong", "weak"]
 
 
-@pytest.mark.parametrize("suite", [METHODS, ATTACKS])
+@pytest.mark.parametrize("suite", COLUMNS)
 def test_the_rows_are_all_of_the_suites_runs(suite: str) -> None:
     """Each run of the suite as it is now, with its learning rate, and none besides.
 
     A column may be missing, as the page then says, but only as a whole.
     """
-    column = {METHODS: "data", ATTACKS: "attack"}[suite]
+    column = COLUMNS[suite]
     there = columns(read(suite), column)
     plans = [p for p in read_suite(SUITES / f"{suite}.toml").plans if p.labels[column] in there]
     if not plans:
         pytest.skip(f"the suite {suite} was not run yet, and the page has none of it")
     names = list(plans[0].labels)
-    planned = [(*map(str, plan.labels.values()), str(plan.settings["lr"])) for plan in plans]
+    usual = parse({}).lr
+    rates = [str(plan.settings.get("lr", usual)) for plan in plans]
+    planned = [(*map(str, plan.labels.values()), lr) for plan, lr in zip(plans, rates, strict=True)]
     found = [(*(row[name] for name in names), rate(row)) for row in read(suite)]
     assert sorted(found) == sorted(planned)
 
