@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ LAYERS = (
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 ONLY_CORE = ("strategies", "clients", "tasks", "fedsuite.flower")
 OFFERS_ALL = "fedsuite.api"  # what `import fedsuite` gives access to
+FLOWERS_OWN = re.compile(
+    r"flwr\.(supercore|superlink|supernode|simulation|common|cli|proto)(\..*)?"
+)
 IMPORTERS = ("import_module", "importlib.import_module", "__import__")
 
 
@@ -73,6 +77,11 @@ def imported(tree: ast.AST) -> set[str]:
 def ours(names: set[str]) -> list[str]:
     """Return what is imported of the project itself; relative imports are."""
     return sorted(name for name in names if name.split(".")[0] in ("", *PACKAGES))
+
+
+def private_parts(source: str) -> list[str]:
+    """Return what a source imports of Flower that Flower does not publish."""
+    return sorted(filter(FLOWERS_OWN.fullmatch, imported(ast.parse(source))))
 
 
 def settings_named(module: str, tree: ast.Module) -> set[str]:
@@ -147,6 +156,29 @@ def test_a_module_imports_only_from_the_layers_below_its_own(module: str, path: 
 )
 def test_a_line_in_the_wrong_room_is_found(module: str, line: str) -> None:
     assert misplaced(module, line)
+
+
+@pytest.mark.parametrize(("module", "path"), [pytest.param(*m, id=m[0]) for m in modules()])
+def test_what_flower_does_not_publish_is_imported_in_one_room(module: str, path: Path) -> None:
+    if room_of(module) != "fedsuite.flower":
+        assert not private_parts(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import flwr.supercore.run",
+        "from flwr import common",
+        "from flwr.common import Parameters",
+        "from flwr.proto.fleet_pb2 import PullMessagesRequest",
+        "def late():\n    from flwr.simulation.ray_transport import ray_actor",
+        "import_module('flwr.superlink.cli.flower_superlink')",
+        "importlib.import_module(name='flwr.supernode.start_client_internal')",
+    ],
+)
+def test_an_import_of_a_private_part_of_flower_is_found(line: str) -> None:
+    assert private_parts(line)
+    assert not private_parts("from flwr.app import Message\nimport flwr.clientapp.mod")
 
 
 def test_a_client_may_name_the_settings_of_its_strategy_as_a_type() -> None:
