@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,11 @@ LAYERS = (
 )
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 ONLY_CORE = ("strategies", "clients", "tasks", "fedsuite.flower")
+OFFERS_ALL = "fedsuite.api"  # what `import fedsuite` gives access to
+FLOWERS_OWN = re.compile(
+    r"flwr\.(supercore|superlink|supernode|simulation|common|cli|proto)(\..*)?"
+)
+IMPORTERS = ("import_module", "importlib.import_module", "__import__")
 
 
 def room_of(module: str) -> str:
@@ -50,14 +56,32 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """Return the modules of ours that a source imports, anywhere in it."""
+    """Return what a source imports, anywhere in it; relative imports with their dots.
+
+    ``import a.b`` also makes ``a`` known.
+    """
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in PACKAGES}
+            found |= {alias.name.split(".")[0] for alias in node.names if not alias.asname}
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            found |= {f"{source}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in IMPORTERS:
+            given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
+            found |= {str(name.value) for name in given if isinstance(name, ast.Constant)}
+    return found
+
+
+def ours(names: set[str]) -> list[str]:
+    """Return what is imported of the project itself; relative imports are."""
+    return sorted(name for name in names if name.split(".")[0] in ("", *PACKAGES))
+
+
+def private_parts(source: str) -> list[str]:
+    """Return what a source imports of Flower that Flower does not publish."""
+    return sorted(filter(FLOWERS_OWN.fullmatch, imported(ast.parse(source))))
 
 
 def settings_named(module: str, tree: ast.Module) -> set[str]:
@@ -79,9 +103,13 @@ def misplaced(module: str, source: str) -> list[str]:
     room, complaints, tree = room_of(module), [], ast.parse(source)
     outside = [node for node in tree.body if not isinstance(node, ast.If)]
     allowed = settings_named(module, tree) - imported(ast.Module(outside, []))
-    for name in sorted(imported(tree) - allowed):
+    for name in ours(imported(tree) - allowed):
+        if name.startswith("."):
+            complaints.append(f"{module} imports {name}: write out the module's name")
+            continue
         other = room_of(name)
-        if other == room or other == "fedsuite":
+        other = other if other in DEPTH else OFFERS_ALL
+        if other == room:
             continue
         below = DEPTH[other] > DEPTH[room]
         if not below or (
@@ -112,10 +140,45 @@ def test_a_module_imports_only_from_the_layers_below_its_own(module: str, path: 
         ("fedsuite.records.new", "def late():\n    from fedsuite.terminal import progress"),
         ("fedsuite.suites.new", "from fedsuite.report.compare import compare"),
         ("fedsuite.flower.new", "from fedsuite.config import RunConfig"),
+        ("strategies.new", "import fedsuite"),
+        ("clients.new", "import fedsuite as suite"),
+        ("tasks.new", "import fedsuite.core.vector"),
+        ("fedsuite.core.new", "import fedsuite\nfedsuite.run('fedavg')"),
+        ("fedsuite.core.new", "from fedsuite import run"),
+        ("fedsuite.records.new", "from fedsuite import __version__"),
+        ("fedsuite.core.new", "from ..registry import find"),
+        ("fedsuite.core.new", "from .. import registry"),
+        ("fedsuite.core.new", "from .settings import UserError"),
+        ("fedsuite.core.new", "import_module('fedsuite.config')"),
+        ("tasks.new", "import importlib\nimportlib.import_module('fedsuite.config')"),
+        ("strategies.new", "__import__('clients.base')"),
     ],
 )
 def test_a_line_in_the_wrong_room_is_found(module: str, line: str) -> None:
     assert misplaced(module, line)
+
+
+@pytest.mark.parametrize(("module", "path"), [pytest.param(*m, id=m[0]) for m in modules()])
+def test_what_flower_does_not_publish_is_imported_in_one_room(module: str, path: Path) -> None:
+    if room_of(module) != "fedsuite.flower":
+        assert not private_parts(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import flwr.supercore.run",
+        "from flwr import common",
+        "from flwr.common import Parameters",
+        "from flwr.proto.fleet_pb2 import PullMessagesRequest",
+        "def late():\n    from flwr.simulation.ray_transport import ray_actor",
+        "import_module('flwr.superlink.cli.flower_superlink')",
+        "importlib.import_module(name='flwr.supernode.start_client_internal')",
+    ],
+)
+def test_an_import_of_a_private_part_of_flower_is_found(line: str) -> None:
+    assert private_parts(line)
+    assert not private_parts("from flwr.app import Message\nimport flwr.clientapp.mod")
 
 
 def test_a_client_may_name_the_settings_of_its_strategy_as_a_type() -> None:

@@ -140,6 +140,7 @@ def start(
     mark: str = "",
     cwd: Path | None = None,
     output: IO[bytes] | int = subprocess.DEVNULL,
+    errors: IO[bytes] | int = subprocess.STDOUT,
     outlives_parent: bool = False,
 ) -> Child:
     """Start a process in a session of its own, out of reach of the terminal's Ctrl-C.
@@ -154,7 +155,7 @@ def start(
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=subprocess.STDOUT,
+        stderr=errors,
         start_new_session=True,
         preexec_fn=_hear_ctrl_c if outlives_parent else end_with_parent,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -13,13 +12,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from fedsuite.core.peers import can_identify_peers
+from fedsuite.core.processes import kill, start
 from fedsuite.core.settings import Scalar, UserError
 
 SECOND_DOOR = "FLWR_INTERNAL_GRPC_CONTROL_API"  # opens an API that the guard does not watch
@@ -90,25 +90,24 @@ def flwr(
 class Call:
     """A ``flwr`` command with ``--format json`` that is running.
 
-    A session of its own keeps Ctrl-C from interrupting it halfway.
+    A session of its own keeps Ctrl-C from interrupting it halfway, and it finishes even if this
+    process is killed.
     """
 
     def __init__(self, words: Sequence[str], home: Path | None = None) -> None:
         self.command = f"`flwr {' '.join(words)}`"
-        self._process = subprocess.Popen(
+        self._process = start(
             [*executable("flwr"), *words, "--format", "json"],
-            env=environment(home),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            environment(home),
+            output=subprocess.PIPE,
+            errors=subprocess.PIPE,
+            outlives_parent=True,
         )
 
     def answer(self, seconds: float) -> dict[str, Any]:
         """Wait for the answer; end the command if it takes over ``seconds``, or is interrupted."""
         try:
-            out, err = self._process.communicate(timeout=seconds)
+            streams = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise CommandFailed(
                 f"{self.command} did not answer within {seconds:.0f} s. Is the SuperLink running, "
@@ -116,6 +115,7 @@ class Call:
             ) from None
         finally:
             self.end()
+        out, err = (stream.decode(errors="replace") for stream in streams)
         answer = _read(out)
         if self._process.returncode or not answer.get("success"):
             said = str(answer.get("error-message") or out + err).strip()
@@ -125,9 +125,7 @@ class Call:
     def end(self) -> None:
         """End the command and what it has started, unless it has ended."""
         if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            kill(self._process)
 
 
 def submit(connection: str, app: Path, run_config: Path) -> Call:

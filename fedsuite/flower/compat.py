@@ -1,6 +1,9 @@
 """The parts of Flower 1.39 that are not public and that this project needs.
 
-When Flower changes, this is the file to adapt: nothing else relies on what Flower does not publish.
+Nothing outside this room imports any of them. When Flower changes, this is the file to begin with.
+What else to look at is in the modules beside it: a variable of Flower's environment and what its
+commands answer (:mod:`fedsuite.flower.commands`), its servers on uvicorn and gRPC
+(:mod:`fedsuite.flower.guard`), how it starts processes (:mod:`fedsuite.flower.forks`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 ``[base]`` holds settings that all runs share. Each entry of ``[axes]`` is a list of values of the
 key it is named after, or a table of labels, each with its settings; a label is also the value of
-the axis's own key unless its settings say otherwise. The runs are all combinations except those of
+the axis's own key unless its settings say otherwise. Where an algorithm is named, no other's
+settings are. The runs are all combinations except those of
 ``skip``. Each ``[[override]]`` sets something for the runs whose labels are those of its ``when``.
 ``[small]`` overrides settings, ``[small.axes]`` picks labels and ``[[small.override]]`` wins over
 all, for a variant that takes a laptop minutes.
@@ -17,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from fedsuite import registry
 from fedsuite.config import RunConfig, parse
 from fedsuite.core.files import read_toml
 from fedsuite.core.settings import UserError, defaults, flatten, invalid, suggest
@@ -218,8 +220,9 @@ def _axis(path: Path, name: str, raw: Any) -> Axis:
     if isinstance(raw, list) and raw and all(isinstance(v, Label) for v in raw):
         return {value: ({name: value}, {}) for value in raw}
     if isinstance(raw, dict) and raw:
+        usual = {label: _implied(name, label) for label in raw}
         return {
-            label: (_implied(name, label) | _settings(path, f"axes.{name}.{label}", own), {})
+            label: (usual[label] | _own(path, f"axes.{name}.{label}", own, [usual[label]]), {})
             for label, own in raw.items()
         }
     raise UserError(f"{path}: axes.{name} must be a list of values or a table of labels.")
@@ -234,11 +237,9 @@ def _small_axis(path: Path, name: str, raw: Any, axis: Axis) -> Axis:
                 raise UserError(f"{path}: small.axes.{name} has no label '{label}'. {known}")
         return {label: axis[label] for label in raw}
     if isinstance(raw, dict) and raw:
+        usual = {label: axis[label][0] if label in axis else _implied(name, label) for label in raw}
         return {
-            label: (
-                axis[label][0] if label in axis else _implied(name, label),
-                _settings(path, f"small.axes.{name}.{label}", own),
-            )
+            label: (usual[label], _own(path, f"small.axes.{name}.{label}", own, [usual[label]]))
             for label, own in raw.items()
         }
     raise UserError(f"{path}: small.axes.{name} must be a list of labels or a table of them.")
@@ -267,7 +268,10 @@ def _overrides(path: Path, where: str, raw: Any, axes: Mapping[str, Axis]) -> li
                     known = suggest(str(label), [str(known) for known in axes[name]])
                     raise UserError(f"{path}: {where} has no label '{label}' of {name}. {known}")
         own = {key: value for key, value in table.items() if key != "when"}
-        found.append((chosen, _settings(path, where, own)))
+        place = ", ".join(f"{name}={_either(labels)}" for name, labels in chosen.items())
+        given = [[axes[name][x][0] | axes[name][x][1] for x in chosen[name]] for name in chosen]
+        of_algos = next((labels for labels in given if all("algo" in x for x in labels)), [])
+        found.append((chosen, _own(path, f"{where} ({place})", own, of_algos)))
     return found
 
 
@@ -297,6 +301,28 @@ def _settings(path: Path, where: str, raw: Any) -> Settings:
         if "." not in key and key not in KEYS:
             raise UserError(f"{path}: unknown key '{where}.{key}'. {suggest(key, KEYS)}")
     return flat
+
+
+def _own(path: Path, where: str, raw: Any, before: Iterable[Settings]) -> Settings:
+    """Read settings that are for some runs; if their algorithms are known, refuse other ones' keys.
+
+    ``before`` is what labels of these runs have set already.
+    """
+    flat = _settings(path, where, raw)
+    algos = [own["algo"] for own in ([flat] if "algo" in flat else before) if "algo" in own]
+    prefixes = {registry.namespace(str(algo)) for algo in algos}
+    for key in flat:
+        owner, dot, _ = key.partition(".")
+        if dot and algos and owner not in prefixes:
+            raise UserError(
+                f"{path}: {where}.{key} is a setting of {owner} and has no effect on "
+                f"{_either(algos)}. Remove it, or set it where it is meant for {owner}."
+            )
+    return flat
+
+
+def _either(names: Iterable[Any]) -> str:
+    return " or ".join(map(str, dict.fromkeys(names)))
 
 
 def _check(suite: Suite, raw: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import re
@@ -35,6 +36,7 @@ INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+)?")
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.(?!jsonl)\w+)+")
 NAME = re.compile(r"(\w+(?:\.\w+)*)(?:\(.*\))?")
+PAIR = re.compile(rf"`{NAME.pattern}`\s+(?:in\s+|\()`([\w./-]+\.py)`")
 SHELL = re.compile(r"^ *```sh.*?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^ *fedsuite ((?:deploy )?[a-z]+)\b", re.MULTILINE)
@@ -141,6 +143,35 @@ def test_names_occur_in_the_source(page: Path) -> None:
             assert set(found[1].split(".")) <= words, text
 
 
+def misattributed(text: str) -> list[str]:
+    """Return the "`X` in `path`" of a text whose file does not define X, a class its member."""
+    wrong = []
+    for name, path in PAIR.findall(text):
+        files = [place / path for place in PLACES if (place / path).is_file()]
+        trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+        if not any(name in defined(tree.body) for tree in trees):
+            wrong.append(f"{name} in {path}")
+    return wrong
+
+
+def defined(body: list[ast.stmt], prefix: str = "") -> set[str]:
+    """Return the dotted names of the functions, classes, members and variables in a source."""
+    names = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(prefix + node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= defined(node.body, f"{prefix}{node.name}.")
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+@per_page(PAGES)
+def test_what_is_said_to_be_in_a_file_is_defined_there(page: Path) -> None:
+    assert not misattributed(BLOCK.sub("", page.read_text(encoding="utf-8")))
+
+
 OF_FEDDUAL = [
     *("README.md", "docs/algorithms/feddual.md", "docs/fidelity.md"),
     *("docs/evidence/baselines.md", "docs/evidence/suites.md"),
@@ -199,6 +230,10 @@ def test_the_picture_shows_the_layers_that_are_enforced(rules: ModuleType) -> No
 def test_what_does_not_exist_is_found() -> None:
     texts = ["engines/table.py", "fedsuite/engines/table.py", "engines/tables.py", "certs/ca.key"]
     assert missing_paths(texts) == ["engines/tables.py"]
+    said = "`{}` in `{}`, `find(name)`\n(`registry.py`)"
+    assert not misattributed(said.format("Worker.save", "nodes/worker.py"))
+    assert misattributed(said.format("Worker.save", "client_app.py"))
+    assert misattributed("`finds` in `registry.py`")
     assert find("fedsuite.core.settings.setting")
     with pytest.raises(AttributeError):
         find("fedsuite.core.settings.settings")

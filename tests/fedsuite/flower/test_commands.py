@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from flwr.common.config import parse_config_args
 
 from fedsuite.config import all_defaults
 from fedsuite.flower import commands
-from fedsuite.flower.commands import COMMAND, CommandFailed, environment, flwr, write_settings
+from fedsuite.flower.commands import COMMAND, Call, CommandFailed, environment, flwr, write_settings
 
 
 def test_flower_reads_the_settings_that_were_written(tmp_path: Path) -> None:
@@ -48,6 +50,26 @@ def test_a_command_that_fails_is_quoted(case: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("fedsuite.flower.commands.executable", lambda name: command)
     with pytest.raises(CommandFailed, match=f"`flwr list hub` .*{expected}"):
         flwr(["list", "hub"], seconds=1.0 if case == "no answer" else 60.0)
+
+
+def test_a_command_is_ended_with_what_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it has started in a session of its own, which no signal to its group reaches."""
+    note = tmp_path / "pid"
+    source = f"""
+import subprocess, sys, time
+child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+open({str(note)!r}, "w").write(str(child.pid))
+time.sleep(60)
+"""
+    monkeypatch.setattr(commands, "executable", lambda name: [sys.executable, "-c", source])
+    call = Call(["list", "hub"])
+    while not note.exists() or not note.read_text():
+        time.sleep(0.05)
+    started = psutil.Process(int(note.read_text()))
+    call.end()
+    assert not started.is_running() or started.status() == psutil.STATUS_ZOMBIE
 
 
 def test_where_services_cannot_be_guarded_a_sentence_says_so(

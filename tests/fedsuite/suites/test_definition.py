@@ -111,7 +111,7 @@ def test_at_small_scale_the_small_settings_win_over_overrides_but_not_over_its_o
         ("[[override]]\nwhen = { seed = 1 }", "it must have settings and a 'when'"),
         ("[[override]]\nwhen = { alg = 1 }\nlr = 1", "'alg' in override is not an axis. Did you"),
         ("[[override]]\nwhen = { seed = 7 }\nlr = 1", "override has no label '7' of seed. Choices"),
-        ("[[override]]\nwhen = { seed = 1 }\nlrr = 1", "unknown key 'override.lrr'"),
+        ("[[override]]\nwhen = { seed = 1 }\nlrr = 1", "unknown key 'override (seed=1).lrr'"),
         ("[[override]]\nwhen = { seed = 1 }\nresume = true", "is set by the command"),
         ("[small.override]\nlr = 1", "small.override must be tables written as"),
         (
@@ -123,6 +123,88 @@ def test_at_small_scale_the_small_settings_win_over_overrides_but_not_over_its_o
 def test_an_override_that_cannot_be_meant_is_refused(write: Write, table: str, reason: str) -> None:
     with pytest.raises(UserError, match=re.escape(reason)):
         read_suite(write(f"{TEXT}\n{table}\n"), "small")
+
+
+WEAK = '"fedprox weak" = { algo = "fedprox", fedprox.zeta = 0.01 }'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "fedavg = {}",
+            "fedavg = { fedprox.zeta = 0.1 }",
+            "axes.algo.fedavg.fedprox.zeta is a setting of fedprox and has no effect on fedavg",
+        ),
+        (
+            WEAK,
+            '"fedprox weak" = { algo = "fedprox", taco.kappa = 0.5 }',
+            "axes.algo.fedprox weak.taco.kappa is a setting of taco and has no effect on fedprox",
+        ),
+        (
+            "[axes.data]",
+            "[axes.data]\nodd = { algo = 'taco', fedprox.zeta = 0.1 }",
+            "axes.data.odd.fedprox.zeta is a setting of fedprox and has no effect on taco",
+        ),
+        (
+            "[small.axes]",
+            "[small.axes]\nalgo.fedavg = { fedprox.zeta = 0.1 }",
+            "small.axes.algo.fedavg.fedprox.zeta is a setting of fedprox and has no effect on",
+        ),
+        (
+            "[small.axes]",
+            "[small.axes]\nalgo.fedacg = { fedprox.zeta = 0.1 }",
+            "small.axes.algo.fedacg.fedprox.zeta is a setting of fedprox and has no effect on",
+        ),
+        (
+            "[axes]",
+            "[[override]]\nwhen = { algo = 'fedavg', seed = 1 }\nfedprox.zeta = 0.1\n[axes]",
+            "override (algo=fedavg, seed=1).fedprox.zeta is a setting of fedprox and has no effect",
+        ),
+        (
+            "[axes]",
+            "[[override]]\nwhen = { algo = 'fedprox weak' }\ntaco.kappa = 0.1\n[axes]",
+            "override (algo=fedprox weak).taco.kappa is a setting of taco and has no effect on "
+            "fedprox",
+        ),
+        (
+            "[axes]",
+            "[[override]]\nwhen = { algo = ['fedavg', 'fedprox weak'] }\ntaco.kappa = 1\n[axes]",
+            "override (algo=fedavg or fedprox weak).taco.kappa is a setting of taco and has no "
+            "effect on fedavg or fedprox",
+        ),
+        (
+            "[small.axes]",
+            "[[small.override]]\nwhen = { algo = 'fedavg' }\nfedprox.zeta = 0.1\n[small.axes]",
+            "small.override (algo=fedavg).fedprox.zeta is a setting of fedprox and has no effect",
+        ),
+    ],
+)
+def test_another_algorithms_setting_is_refused_where_an_algorithm_is_named(
+    write: Write, old: str, new: str, expected: str
+) -> None:
+    assert old in TEXT
+    path = write(TEXT.replace(old, new, 1))
+    with pytest.raises(UserError, match=re.escape(f"{path}: {expected}")):
+        read_suite(path, "small")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[small]", "[small]\ntaco.kappa = 0.5"),
+        ("num-clients = 4", "num-clients = 4\ntaco.kappa = 0.5"),
+        ("even = {", "even = { fedprox.zeta = 0.1,"),
+        ("[axes]", "[[override]]\nwhen = { data = 'even' }\nfedprox.zeta = 0.1\n[axes]"),
+        (WEAK, '"mine" = { algo = "my_package.my_method:Mine", my-method.zeta = 0.1 }'),
+    ],
+)
+def test_what_several_algorithms_share_may_hold_the_settings_of_each(
+    write: Write, old: str, new: str
+) -> None:
+    assert old in TEXT
+    assert read_suite(write(TEXT.replace(old, new, 1))).plans
+    assert read_suite(write(TEXT.replace(old, new, 1)), "small").plans
 
 
 def test_runs_are_all_combinations_and_later_settings_win(write: Write) -> None:
