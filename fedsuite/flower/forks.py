@@ -22,8 +22,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -36,7 +36,7 @@ from fedsuite.core.installation import PACKAGES
 from fedsuite.core.processes import end_with_parent, name_process
 from fedsuite.flower.compat import INSTALLS
 
-CLIENT_TASK = "flwr-clientapp"
+SUPEREXEC, CLIENT_TASK = "flower-superexec", "flwr-clientapp"
 TASKS = (CLIENT_TASK, "flwr-serverapp")
 # Simulations import PyTorch beside other work of theirs, and are one per service.
 NEEDED_BY_TASKS = ("torch", "safetensors.torch", "greenlet", "psutil", "httpcore")
@@ -171,13 +171,42 @@ def _import_for(command: Sequence[str]) -> None:
                 import_module(module)
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Print what is raised in a block, also if it would end a program, and go on after it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            traceback.print_exc()
+
+
 def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
     """Be in a fork what a program of Flower is.
 
-    It ends as a forked process of Python's own ``multiprocessing`` does. What else Python does at
-    the end of a program would write to all memory that is shared with the server, and so copy it:
-    seconds.
+    It ends as a forked process of Python's own ``multiprocessing`` does: threads are waited for,
+    what is registered for the end is called, and what Python's files have buffered is written. What
+    else Python does at the end of a program would write to all memory that is shared with the
+    server, and so copy it: seconds. So nothing else is finalised: the file of a
+    ``NamedTemporaryFile`` that is still open stays, and what the C library has buffered is lost.
     """
+    status = 1
+    try:
+        with _told():
+            _prepare(command, silent=silent, session=session)
+            status = _status(console_script(command[0]))
+        with _told():
+            threading._shutdown()  # type: ignore[attr-defined]
+        with _told():
+            atexit._run_exitfuncs()
+        with _told():
+            _flush()
+    finally:
+        os._exit(status)
+
+
+def _prepare(command: list[str], *, silent: bool, session: bool) -> None:
+    """Give a fork what a new process has: name, signals, output, modules, random numbers."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     name_process(command[0])
@@ -192,14 +221,7 @@ def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
             del sys.modules[name]
     sys.modules["__main__"] = ModuleType("__main__")
     _seed_anew()
-    sys.argv, status = command, 1
-    try:
-        status = _status(console_script(command[0]))
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        _flush()
-    finally:
-        os._exit(status)
+    sys.argv = command
 
 
 def _seed_anew() -> None:
@@ -212,11 +234,18 @@ def _seed_anew() -> None:
 
 
 def _flush() -> None:
-    """Write what is buffered for the output, and for files that the program has left open."""
-    opened = (thing for thing in gc.get_objects() if isinstance(thing, BUFFERED))
-    for stream in (sys.stdout, sys.stderr, *opened):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    """Write what is buffered for the output, and for files that the program has left open.
+
+    Their types are asked what they are: a weak proxy of what is gone fails at any question.
+    """
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with _told():
+            if stream and not getattr(stream, "closed", False):
+                stream.flush()
+    for thing in gc.get_objects():
+        if issubclass(type(thing), BUFFERED):
+            with suppress(OSError, ValueError):
+                thing.flush()
 
 
 def _status(program: Callable[[], Any]) -> int:
