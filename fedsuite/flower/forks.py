@@ -24,6 +24,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -55,6 +56,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._ours, self._its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._imported: set[tuple[str, ...]] = set()
 
     def fork(self) -> None:
         """Fork the server, which ends with this process.
@@ -106,7 +108,7 @@ class ForkServer:
                 try:
                     request = json.loads(data)
                     command = [str(word) for word in request["command"]]
-                    _import_for(command)
+                    self._import_for(command)
                     pid = os.fork()
                 except Exception:  # whoever asked starts a process then
                     traceback.print_exc()
@@ -117,6 +119,21 @@ class ForkServer:
                     continue
             self._its.close()
             _run(command, silent=request["silent"], session=request["session"])
+
+    def _import_for(self, command: Sequence[str]) -> None:
+        """Import what a command and its app need, the first time that it is asked for.
+
+        PyTorch is imported only if the app cannot have its own.
+        """
+        task = command[0] in TASKS and INSTALLS not in command
+        needed = (command[0], *(NEEDED_BY_TASKS if task else ()))
+        if needed in self._imported:
+            return
+        with quick_imports():
+            console_script(command[0])
+            for module in needed[1:]:
+                import_module(module)
+        self._imported.add(needed)
 
 
 class Forked:
@@ -149,6 +166,7 @@ class Forked:
                 return
 
 
+@cache
 def console_script(name: str) -> Callable[[], Any]:
     """Return what a command of Flower calls."""
     (script,) = entry_points(group="console_scripts", name=name)
@@ -160,15 +178,6 @@ def _reap(number: int, frame: object) -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _import_for(command: Sequence[str]) -> None:
-    """Import what a command and its app need, but PyTorch only if the app cannot have its own."""
-    with quick_imports():
-        console_script(command[0])
-        if command[0] in TASKS and INSTALLS not in command:
-            for module in NEEDED_BY_TASKS:
-                import_module(module)
 
 
 @contextmanager

@@ -136,6 +136,12 @@ start("{CLIENT_TASK}").wait()
     assert all(mine != yours for mine, yours in zip(one, other, strict=True))
 
 
+def test_a_command_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = forks.console_script("flower-superexec")
+    monkeypatch.setattr(forks, "entry_points", lambda **wanted: ())
+    assert forks.console_script("flower-superexec") is found
+
+
 def test_an_unknown_command_has_no_console_script() -> None:
     with pytest.raises(ValueError, match="not enough values"):
         forks.console_script("flwr-nothing")

@@ -95,6 +95,33 @@ else:
     assert said == [True, True]
 
 
+def test_many_requests_leave_nothing_behind() -> None:
+    """Neither open files nor garbage that is never collected: to look up a command leaves some."""
+    said = answers(
+        """
+def load_and_leave_garbage(name):
+    for _ in range(20):
+        garbage = []
+        garbage.append(garbage)
+    return load(name)
+
+def program():
+    say([gc.get_freeze_count(), len(os.listdir("/proc/self/fd"))])
+
+programs = {"program": program}
+forks.console_script = load_and_leave_garbage
+server.fork()
+(its,) = psutil.Process().children()
+for _ in range(20):
+    start("program").wait()
+    say(its.num_fds())
+"""
+    )
+    (frozen, *later), (inherited, *same) = zip(*said[::2], strict=True)
+    assert len(later) == 19 and max(later) <= frozen
+    assert {*same} == {inherited} and len({*said[1::2]}) == 1
+
+
 def test_without_the_server_processes_start_as_ever() -> None:
     said = answers(
         """
