@@ -6,7 +6,8 @@ starts forks a server of itself while it has a single thread; what Flower would 
 from then on is forked from that server, which imports PyTorch with the first task.
 
 A fork runs the program that Flower names, as its console script does, and loads the app's modules
-from where Flower put them: those of this installation are forgotten first.
+from where Flower put them: those of this installation are forgotten first. It can ask the server
+for processes of its own only if it is a SuperExec, which starts tasks.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SUPEREXEC, CLIENT_TASK = "flower-superexec", "flwr-clientapp"
 TASKS = (CLIENT_TASK, "flwr-serverapp")
 # Simulations import PyTorch beside other work of theirs, and are one per service.
 NEEDED_BY_TASKS = ("torch", "safetensors.torch", "greenlet", "psutil", "httpcore")
-REQUEST_BYTES, ANSWER_BYTES = 1 << 16, 32
+REQUEST_BYTES, REQUEST_SOCKETS, ANSWER_BYTES = 1 << 16, 2, 32
 SERVER_NAME = "fedsuite-forks"
 BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
@@ -61,17 +62,21 @@ class ForkServer:
     def fork(self) -> None:
         """Fork the server, which ends with this process.
 
-        To be called while this process has one thread and no connections.
+        To be called while this process has one thread and no connections. (NumPy's OpenBLAS has
+        threads of its own, which it ends before a fork.) What this process has changed of Flower
+        by then is changed in all forks.
         """
         parent = os.getpid()
         if os.fork():
             self._its.close()
             return
         try:
-            os.setsid()  # Ctrl-C in a terminal is for the service, which ends its tasks in order
-            end_with_parent()
-            if os.getppid() == parent:
-                self._serve()
+            with _told():
+                self._ours.close()
+                os.setsid()  # Ctrl-C in a terminal is for the service, which ends tasks in order
+                end_with_parent()
+                if os.getppid() == parent:
+                    self._serve()
         finally:
             os._exit(1)
 
@@ -88,7 +93,9 @@ class ForkServer:
         request = {"command": list(command), "silent": silent, "session": start_new_session}
         ours, its = socket.socketpair()
         with ours, its, suppress(OSError):
-            socket.send_fds(self._ours, [json.dumps(request).encode()], [its.fileno()])
+            sent = [its, self._ours] if command[0] == SUPEREXEC else [its]
+            numbers = [connection.fileno() for connection in sent]
+            socket.send_fds(self._ours, [json.dumps(request).encode()], numbers)
             its.close()
             if pid := ours.recv(ANSWER_BYTES):
                 return Forked(int(pid))
@@ -97,28 +104,43 @@ class ForkServer:
         )
 
     def _serve(self) -> None:
-        """Fork a process per request, until the service has ended."""
+        """Answer requests, until the service and its SuperExec have ended."""
         name_process(SERVER_NAME)
         signal.signal(signal.SIGCHLD, _reap)
         while True:
-            data, descriptors, _, _ = socket.recv_fds(self._its, REQUEST_BYTES, 1)
+            data, sockets, _, _ = socket.recv_fds(self._its, REQUEST_BYTES, REQUEST_SOCKETS)
             if not data:
                 return
-            with socket.socket(fileno=descriptors[0]) as answer:
-                try:
-                    request = json.loads(data)
-                    command = [str(word) for word in request["command"]]
-                    self._import_for(command)
-                    pid = os.fork()
-                except Exception:  # whoever asked starts a process then
-                    traceback.print_exc()
-                    continue
-                if pid:
-                    with suppress(OSError):  # nobody is waiting any more
-                        answer.send(str(pid).encode())
-                    continue
-            self._its.close()
-            _run(command, silent=request["silent"], session=request["session"])
+            with _told():  # whoever asked starts a process then
+                self._answer(data, sockets)
+            for number in sockets:
+                os.close(number)
+
+    def _answer(self, data: bytes, sockets: Sequence[int]) -> None:
+        """Fork a process, and tell its number by the first of some sockets.
+
+        The second is the one for requests, if the process may make some.
+        """
+        if not sockets:
+            raise OSError("A request came without its socket: too many files are open.")
+        answer, *requests = sockets
+        request = json.loads(data)
+        command = [str(word) for word in request["command"]]
+        self._import_for(command)
+        if pid := os.fork():
+            with suppress(OSError):  # nobody is waiting any more
+                os.write(answer, str(pid).encode())
+            return
+        try:
+            with _told():
+                self._its.close()
+                os.close(answer)
+                for number in requests:
+                    os.set_inheritable(number, False)
+                    self._ours = socket.socket(fileno=number)
+                _run(command, silent=request["silent"], session=request["session"])
+        finally:
+            os._exit(1)
 
     def _import_for(self, command: Sequence[str]) -> None:
         """Import what a command and its app need, the first time that it is asked for.

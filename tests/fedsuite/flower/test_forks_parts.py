@@ -106,6 +106,25 @@ def test_the_server_serves_if_its_service_is_still_there(
     assert here["end"] == [(1,)] and here["setsid"] and here["ends with parent"]
 
 
+def test_a_server_that_fails_says_why(
+    here: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(server: ForkServer) -> None:
+        raise MemoryError("no room for a server")
+
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(os, "getpid", os.getppid)
+    monkeypatch.setattr(ForkServer, "_serve", fails)
+    server = ForkServer()
+    with pytest.raises(Ended):
+        server.fork()
+    assert "MemoryError: no room for a server" in capsys.readouterr().err
+    assert here["end"] == [(1,)]
+    assert server._ours.fileno() == -1, "it could ask itself"
+
+
 def test_the_service_keeps_one_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: 1)
     server = ForkServer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forking import answers, needs_forks
+from forking import answers, finish, needs_forks
 
 from fedsuite.flower.compat import INSTALLS
 from fedsuite.flower.forks import CLIENT_TASK, SERVER_NAME, SUPEREXEC
@@ -95,6 +95,50 @@ else:
     assert said == [True, True]
 
 
+def test_the_server_ends_when_nobody_can_ask_it_any_more() -> None:
+    said = answers(
+        """
+programs = {}
+server.fork()
+(its,) = psutil.Process().children()
+server._ours.close()
+say(gone(its))
+"""
+    )
+    assert said == [True]
+
+
+def test_a_superexec_can_ask_for_tasks_and_a_task_cannot() -> None:
+    """Neither has a connection of others; what a SuperExec executes does not inherit its own."""
+    (superexec, *task), *started = answers(
+        f"""
+import stat
+
+def sockets():
+    numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    numbers = [n for n in numbers if os.path.exists(f"/proc/self/fd/{{n}}")]
+    return [os.get_inheritable(n) for n in numbers if stat.S_ISSOCK(os.fstat(n).st_mode)]
+
+def superexec():
+    say([sockets(), os.getppid()])
+    start("{CLIENT_TASK}").wait()
+
+def task():
+    say([sockets(), os.getppid()])
+    child = server.popen([sys.executable, "-c", ""])
+    say(isinstance(child, subprocess.Popen))
+    child.wait()
+
+programs = {{"{SUPEREXEC}": superexec, "{CLIENT_TASK}": task, sys.executable: print}}
+forks.NEEDED_BY_TASKS = ()
+server.fork()
+start("{SUPEREXEC}").wait()
+"""
+    )
+    assert superexec == [False]
+    assert started == [[[], *task], True]
+
+
 def test_many_requests_leave_nothing_behind() -> None:
     """Neither open files nor garbage that is never collected: to look up a command leaves some."""
     said = answers(
@@ -140,12 +184,16 @@ for _ in range(2):
 
 
 def test_a_request_that_fails_starts_a_process_and_the_next_one_forks() -> None:
-    """The program cannot be imported, the request is too long, or nobody waits for the answer."""
-    said = answers(
+    """The program cannot be imported, or ends all, the request is too long, or nobody waits."""
+    said, errors = finish(
         """
+def load_or_leave(name):
+    return sys.exit("not without my licence") if name == "false" else load(name)
+
 programs = {"program": lambda: say("forked")}
+forks.console_script = load_or_leave
 server.fork()
-for request in (["true"], ["true", "x" * 70_000]):
+for request in (["true"], ["false"], ["true", "x" * 70_000]):
     child = server.popen(request, stderr=subprocess.DEVNULL)
     say(isinstance(child, subprocess.Popen))
     child.wait()
@@ -157,4 +205,25 @@ its.close()
 start("program").wait()
 """
     )
-    assert said == [True, True, "forked"]
+    assert said == [True, True, True, "forked"]
+    assert "no program true" in errors and "not without my licence" in errors
+
+
+def test_a_server_with_too_many_open_files_says_so_and_goes_on() -> None:
+    said, errors = finish(
+        """
+programs = {"true": lambda: say("forked")}
+server.fork()
+(its,) = psutil.Process().children()
+start("true").wait()
+soft, hard = its.rlimit(psutil.RLIMIT_NOFILE)
+its.rlimit(psutil.RLIMIT_NOFILE, (1, hard))
+child = server.popen(["true"])
+say(isinstance(child, subprocess.Popen))
+its.rlimit(psutil.RLIMIT_NOFILE, (soft, hard))
+server._ours.send(b"{}")
+start("true").wait()
+"""
+    )
+    assert said == ["forked", True, "forked"]
+    assert errors.count("OSError: A request came without its socket") == 2
