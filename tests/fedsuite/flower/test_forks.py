@@ -14,7 +14,7 @@ from forking import answers, needs_forks
 
 from fedsuite.flower import forks
 from fedsuite.flower.compat import start_processes_with
-from fedsuite.flower.forks import CLIENT_TASK, ForkServer
+from fedsuite.flower.forks import CLIENT_TASK, SUPEREXEC, ForkServer
 
 
 @needs_forks
@@ -94,6 +94,45 @@ with tempfile.NamedTemporaryFile("r") as kept:
 """
     )
     assert said == ["printed", "a line of a log"]
+
+
+@needs_forks
+def test_a_service_is_guarded_and_the_apps_of_its_tasks_are_not() -> None:
+    """Its SuperExec is a fork, and tasks are forks that the SuperExec has asked for."""
+    said = answers(
+        f"""
+import uvicorn
+from flwr.supercore.superexec.executor import subprocess_executor
+from flwr.supernode import start_client_internal
+from fedsuite.flower import guard
+
+async def app(scope, receive, send):
+    pass
+
+def is_guarded():
+    config = uvicorn.Config(app)
+    config.load()
+    return getattr(config.loaded_app, "__qualname__", "") == guarded
+
+def fork_by(place, name):
+    child = place.subprocess.Popen([name])
+    say([name, isinstance(child, Forked)])
+    child.wait()
+
+programs = {{
+    "flower-supernode": lambda: say(is_guarded()) or fork_by(start_client_internal, "{SUPEREXEC}"),
+    "{SUPEREXEC}": lambda: fork_by(subprocess_executor, "{CLIENT_TASK}"),
+    "{CLIENT_TASK}": lambda: say(is_guarded()),
+}}
+guarded = guard.own_user_only(app).__qualname__
+guard.console_script = load
+guard.exposure = str
+forks.NEEDED_BY_TASKS = ()
+guard.main(["flower-supernode"])
+"""
+    )
+    assert said[0] is True
+    assert sorted(said[1:], key=str) == [False, [SUPEREXEC, True], [CLIENT_TASK, True]]
 
 
 @needs_forks
