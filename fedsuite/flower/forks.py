@@ -6,7 +6,8 @@ starts forks a server of itself while it has a single thread; what Flower would 
 from then on is forked from that server, which imports PyTorch with the first task.
 
 A fork runs the program that Flower names, as its console script does, and loads the app's modules
-from where Flower put them: those of this installation are forgotten first.
+from where Flower put them: those of this installation are forgotten first. It can ask the server
+for processes of its own only if it is a SuperExec, which starts tasks.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -36,11 +38,11 @@ from fedsuite.core.installation import PACKAGES
 from fedsuite.core.processes import end_with_parent, name_process
 from fedsuite.flower.compat import INSTALLS
 
-CLIENT_TASK = "flwr-clientapp"
+SUPEREXEC, CLIENT_TASK = "flower-superexec", "flwr-clientapp"
 TASKS = (CLIENT_TASK, "flwr-serverapp")
 # Simulations import PyTorch beside other work of theirs, and are one per service.
 NEEDED_BY_TASKS = ("torch", "safetensors.torch", "greenlet", "psutil", "httpcore")
-REQUEST_BYTES, ANSWER_BYTES = 1 << 16, 32
+REQUEST_BYTES, REQUEST_SOCKETS, ANSWER_BYTES = 1 << 16, 2, 32
 SERVER_NAME = "fedsuite-forks"
 BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
@@ -55,21 +57,26 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._ours, self._its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._imported: set[tuple[str, ...]] = set()
 
     def fork(self) -> None:
         """Fork the server, which ends with this process.
 
-        To be called while this process has one thread and no connections.
+        To be called while this process has one thread and no connections. (NumPy's OpenBLAS has
+        threads of its own, which it ends before a fork.) What this process has changed of Flower
+        by then is changed in all forks.
         """
         parent = os.getpid()
         if os.fork():
             self._its.close()
             return
         try:
-            os.setsid()  # Ctrl-C in a terminal is for the service, which ends its tasks in order
-            end_with_parent()
-            if os.getppid() == parent:
-                self._serve()
+            with _told():
+                self._ours.close()
+                os.setsid()  # Ctrl-C in a terminal is for the service, which ends tasks in order
+                end_with_parent()
+                if os.getppid() == parent:
+                    self._serve()
         finally:
             os._exit(1)
 
@@ -86,7 +93,9 @@ class ForkServer:
         request = {"command": list(command), "silent": silent, "session": start_new_session}
         ours, its = socket.socketpair()
         with ours, its, suppress(OSError):
-            socket.send_fds(self._ours, [json.dumps(request).encode()], [its.fileno()])
+            sent = [its, self._ours] if command[0] == SUPEREXEC else [its]
+            numbers = [connection.fileno() for connection in sent]
+            socket.send_fds(self._ours, [json.dumps(request).encode()], numbers)
             its.close()
             if pid := ours.recv(ANSWER_BYTES):
                 return Forked(int(pid))
@@ -95,28 +104,58 @@ class ForkServer:
         )
 
     def _serve(self) -> None:
-        """Fork a process per request, until the service has ended."""
+        """Answer requests, until the service and its SuperExec have ended."""
         name_process(SERVER_NAME)
         signal.signal(signal.SIGCHLD, _reap)
         while True:
-            data, descriptors, _, _ = socket.recv_fds(self._its, REQUEST_BYTES, 1)
+            data, sockets, _, _ = socket.recv_fds(self._its, REQUEST_BYTES, REQUEST_SOCKETS)
             if not data:
                 return
-            with socket.socket(fileno=descriptors[0]) as answer:
-                try:
-                    request = json.loads(data)
-                    command = [str(word) for word in request["command"]]
-                    _import_for(command)
-                    pid = os.fork()
-                except Exception:  # whoever asked starts a process then
-                    traceback.print_exc()
-                    continue
-                if pid:
-                    with suppress(OSError):  # nobody is waiting any more
-                        answer.send(str(pid).encode())
-                    continue
-            self._its.close()
-            _run(command, silent=request["silent"], session=request["session"])
+            with _told():  # whoever asked starts a process then
+                self._answer(data, sockets)
+            for number in sockets:
+                os.close(number)
+
+    def _answer(self, data: bytes, sockets: Sequence[int]) -> None:
+        """Fork a process, and tell its number by the first of some sockets.
+
+        The second is the one for requests, if the process may make some.
+        """
+        if not sockets:
+            raise OSError("A request came without its socket: too many files are open.")
+        answer, *requests = sockets
+        request = json.loads(data)
+        command = [str(word) for word in request["command"]]
+        self._import_for(command)
+        if pid := os.fork():
+            with suppress(OSError):  # nobody is waiting any more
+                os.write(answer, str(pid).encode())
+            return
+        try:
+            with _told():
+                self._its.close()
+                os.close(answer)
+                for number in requests:
+                    os.set_inheritable(number, False)
+                    self._ours = socket.socket(fileno=number)
+                _run(command, silent=request["silent"], session=request["session"])
+        finally:
+            os._exit(1)
+
+    def _import_for(self, command: Sequence[str]) -> None:
+        """Import what a command and its app need, the first time that it is asked for.
+
+        PyTorch is imported only if the app cannot have its own.
+        """
+        task = command[0] in TASKS and INSTALLS not in command
+        needed = (command[0], *(NEEDED_BY_TASKS if task else ()))
+        if needed in self._imported:
+            return
+        with quick_imports():
+            console_script(command[0])
+            for module in needed[1:]:
+                import_module(module)
+        self._imported.add(needed)
 
 
 class Forked:
@@ -149,6 +188,7 @@ class Forked:
                 return
 
 
+@cache
 def console_script(name: str) -> Callable[[], Any]:
     """Return what a command of Flower calls."""
     (script,) = entry_points(group="console_scripts", name=name)
@@ -162,22 +202,42 @@ def _reap(number: int, frame: object) -> None:
             pass
 
 
-def _import_for(command: Sequence[str]) -> None:
-    """Import what a command and its app need, but PyTorch only if the app cannot have its own."""
-    with quick_imports():
-        console_script(command[0])
-        if command[0] in TASKS and INSTALLS not in command:
-            for module in NEEDED_BY_TASKS:
-                import_module(module)
+@contextmanager
+def _told() -> Iterator[None]:
+    """Print what is raised in a block, also if it would end a program, and go on after it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            traceback.print_exc()
 
 
 def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
     """Be in a fork what a program of Flower is.
 
-    It ends as a forked process of Python's own ``multiprocessing`` does. What else Python does at
-    the end of a program would write to all memory that is shared with the server, and so copy it:
-    seconds.
+    It ends as a forked process of Python's own ``multiprocessing`` does: threads are waited for,
+    what is registered for the end is called, and what Python's files have buffered is written. What
+    else Python does at the end of a program would write to all memory that is shared with the
+    server, and so copy it: seconds. So nothing else is finalised: the file of a
+    ``NamedTemporaryFile`` that is still open stays, and what the C library has buffered is lost.
     """
+    status = 1
+    try:
+        with _told():
+            _prepare(command, silent=silent, session=session)
+            status = _status(console_script(command[0]))
+        with _told():
+            threading._shutdown()  # type: ignore[attr-defined]
+        with _told():
+            atexit._run_exitfuncs()
+        with _told():
+            _flush()
+    finally:
+        os._exit(status)
+
+
+def _prepare(command: list[str], *, silent: bool, session: bool) -> None:
+    """Give a fork what a new process has: name, signals, output, modules, random numbers."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     name_process(command[0])
@@ -192,14 +252,7 @@ def _run(command: list[str], *, silent: bool, session: bool) -> NoReturn:
             del sys.modules[name]
     sys.modules["__main__"] = ModuleType("__main__")
     _seed_anew()
-    sys.argv, status = command, 1
-    try:
-        status = _status(console_script(command[0]))
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        _flush()
-    finally:
-        os._exit(status)
+    sys.argv = command
 
 
 def _seed_anew() -> None:
@@ -212,11 +265,18 @@ def _seed_anew() -> None:
 
 
 def _flush() -> None:
-    """Write what is buffered for the output, and for files that the program has left open."""
-    opened = (thing for thing in gc.get_objects() if isinstance(thing, BUFFERED))
-    for stream in (sys.stdout, sys.stderr, *opened):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    """Write what is buffered for the output, and for files that the program has left open.
+
+    Their types are asked what they are: a weak proxy of what is gone fails at any question.
+    """
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with _told():
+            if stream and not getattr(stream, "closed", False):
+                stream.flush()
+    for thing in gc.get_objects():
+        if issubclass(type(thing), BUFFERED):
+            with suppress(OSError, ValueError):
+                thing.flush()
 
 
 def _status(program: Callable[[], Any]) -> int:

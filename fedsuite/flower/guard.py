@@ -7,7 +7,7 @@ listen on loopback here, where the kernel tells whose process has opened a conne
 may be elsewhere if they need keys; without keys they are subject to the same check.
 
 What a service starts in turn, a process per message among them, is forked from it on Linux (see
-:mod:`fedsuite.flower.forks`).
+:mod:`fedsuite.flower.forks`), from before it was guarded: what an app serves is the app's affair.
 
 With ``FEDSUITE_SUPERNODE_POLL_INTERVAL=0.5`` in its environment a SuperNode looks for messages
 every half second, rather than every three seconds.
@@ -49,6 +49,12 @@ def main(command: Sequence[str]) -> Any:
     """Start a service of Flower with the guard, if this system can tell who connects."""
     if not command or command[0] not in SERVICES:
         raise UserError(f"Name a service of Flower to start: {' or '.join(SERVICES)}.")
+    os.environ.pop(SECOND_DOOR, None)
+    service = console_script(command[0])
+    if can_fork():  # first, since what follows is for the service and not for apps
+        server = ForkServer()
+        start_processes_with(server.popen, command[0])
+        server.fork()
     if warning := exposure():
         print(f"fedsuite: {warning}", file=sys.stderr)
     else:
@@ -57,12 +63,6 @@ def main(command: Sequence[str]) -> Any:
             add_fleet_interceptor(OwnNodes)
     if interval := os.environ.get(SUPERNODE_POLLING):
         poll_superlink(seconds_of(interval))
-    os.environ.pop(SECOND_DOOR, None)
-    service = console_script(command[0])
-    if can_fork():
-        server = ForkServer()
-        start_processes_with(server.popen, command[0])
-        server.fork()
     sys.argv = list(command)
     return service()
 

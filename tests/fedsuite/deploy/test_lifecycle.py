@@ -35,6 +35,7 @@ from fedsuite.deploy.lifecycle import down, status, up
 from fedsuite.deploy.pid_files import start_with_pid_file
 from fedsuite.flower.commands import flwr, free_ports, online_nodes
 from fedsuite.flower.connections import connection_names
+from fedsuite.flower.forks import SERVER_NAME, SUPEREXEC, can_fork
 
 NODES = 2
 SETTINGS = ["num-rounds=2", "seed=3", "model=mlp"]  # trained together inline, alone when deployed
@@ -194,6 +195,21 @@ def test_only_registered_nodes_took_part(deployed: Path, federation: Federation)
     for node in federation.nodes:
         assert "Receiving: train message" in federation.log(node.name).read_text()
     assert {row["client"] for row in read_lines(deployed / "clients.jsonl")} == {0, 1}
+
+
+@pytest.mark.deploy
+@pytest.mark.skipif(not can_fork(), reason="this system forks no such processes")
+def test_services_fork_their_superexec_and_tasks(deployed: Path, federation: Federation) -> None:
+    """A server of forks knows the CPU time of its children that have ended, here tasks alone."""
+    services = [process.find() for process in federation.processes()]
+    assert len(services) == 1 + NODES
+    for service in services:
+        assert service is not None
+        (server,) = (child for child in service.children() if child.name() == SERVER_NAME)
+        assert server.num_threads() == 1
+        assert any(SUPEREXEC.startswith(child.name()) for child in server.children())
+        used = server.cpu_times()
+        assert used.children_user + used.children_system > 0.1
 
 
 @pytest.fixture(scope="module")

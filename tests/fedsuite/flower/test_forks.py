@@ -1,67 +1,20 @@
-"""What Flower starts as forks: each is what the program would be, and none is left behind.
-
-A process forks well while it has one thread, so each test is a small program of its own.
-"""
+"""What Flower starts as forks: each is what the program would be, and ends as it would."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from flwr.supercore.superexec.executor import subprocess_executor
 from flwr.supernode import start_client_internal
+from forking import answers, needs_forks
 
 from fedsuite.flower import forks
-from fedsuite.flower.compat import INSTALLS, start_processes_with
-from fedsuite.flower.forks import ForkServer, can_fork
-
-ROOT = Path(__file__).parents[3]
-SECONDS = 60.0
-TASK = "flwr-clientapp"
-BEFORE = """\
-import atexit, json, os, signal, subprocess, sys, threading, time
-import psutil
-from fedsuite.flower import forks
-from fedsuite.flower.forks import Forked, ForkServer
-
-def load(name):
-    assert name in programs, f"no program {name}"
-    return programs[name]
-
-def start(name, *words, **how):
-    child = server.popen([name, *words], **how)
-    assert isinstance(child, Forked)
-    return child
-
-def say(what):
-    print(json.dumps(what), flush=True)
-
-def gone(process):
-    psutil.wait_procs([process], timeout=30)
-    return not process.is_running()
-
-forks.console_script = load
-server = ForkServer()
-"""
-needs_forks = pytest.mark.skipif(not can_fork(), reason="this system forks no such processes")
-
-
-def answers(script: str) -> list[Any]:
-    """Run a program of the test; return what it has said, by line."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEFORE + script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+from fedsuite.flower.compat import start_processes_with
+from fedsuite.flower.forks import CLIENT_TASK, SUPEREXEC, ForkServer
 
 
 @needs_forks
@@ -121,14 +74,18 @@ say("ended")
 
 @needs_forks
 def test_what_a_program_has_not_written_yet_is_written() -> None:
+    """Also if it leaves a weak proxy of what is gone, of which one can ask nothing."""
     said = answers(
         """
 def program():
-    global file
+    global file, proxy
+    proxy = weakref.proxy(type("Gone", (), {})())
     file = open(sys.argv[1], "w")
     file.write("a line of a log")
+    print('"printed"')
+    sys.stdout = io.StringIO()
 
-import tempfile
+import tempfile, weakref
 programs = {"program": program}
 server.fork()
 with tempfile.NamedTemporaryFile("r") as kept:
@@ -136,7 +93,46 @@ with tempfile.NamedTemporaryFile("r") as kept:
     say(kept.read())
 """
     )
-    assert said == ["a line of a log"]
+    assert said == ["printed", "a line of a log"]
+
+
+@needs_forks
+def test_a_service_is_guarded_and_the_apps_of_its_tasks_are_not() -> None:
+    """Its SuperExec is a fork, and tasks are forks that the SuperExec has asked for."""
+    said = answers(
+        f"""
+import uvicorn
+from flwr.supercore.superexec.executor import subprocess_executor
+from flwr.supernode import start_client_internal
+from fedsuite.flower import guard
+
+async def app(scope, receive, send):
+    pass
+
+def is_guarded():
+    config = uvicorn.Config(app)
+    config.load()
+    return getattr(config.loaded_app, "__qualname__", "") == guarded
+
+def fork_by(place, name):
+    child = place.subprocess.Popen([name])
+    say([name, isinstance(child, Forked)])
+    child.wait()
+
+programs = {{
+    "flower-supernode": lambda: say(is_guarded()) or fork_by(start_client_internal, "{SUPEREXEC}"),
+    "{SUPEREXEC}": lambda: fork_by(subprocess_executor, "{CLIENT_TASK}"),
+    "{CLIENT_TASK}": lambda: say(is_guarded()),
+}}
+guarded = guard.own_user_only(app).__qualname__
+guard.console_script = load
+guard.exposure = str
+forks.NEEDED_BY_TASKS = ()
+guard.main(["flower-supernode"])
+"""
+    )
+    assert said[0] is True
+    assert sorted(said[1:], key=str) == [False, [SUPEREXEC, True], [CLIENT_TASK, True]]
 
 
 @needs_forks
@@ -169,144 +165,20 @@ def program():
     torch, numpy = sys.modules["torch"], sys.modules["numpy"]
     say([torch.rand(1).item(), numpy.random.rand(), random.random()])
 
-programs = {{"{TASK}": program}}
+programs = {{"{CLIENT_TASK}": program}}
 forks.NEEDED_BY_TASKS = ("torch", "numpy.random", "random")
 server.fork()
-start("{TASK}").wait()
-start("{TASK}").wait()
+start("{CLIENT_TASK}").wait()
+start("{CLIENT_TASK}").wait()
 """
     )
     assert all(mine != yours for mine, yours in zip(one, other, strict=True))
 
 
-@needs_forks
-def test_what_tasks_need_is_imported_once_before_them() -> None:
-    """And only for them: a SuperExec starts without PyTorch, and a task without this one's if its
-    app may bring another.
-    """
-    said = answers(
-        f"""
-def program():
-    say("mailbox" in sys.modules)
-
-programs = {{"flower-superexec": program, "{TASK}": program}}
-forks.NEEDED_BY_TASKS = ("mailbox",)
-server.fork()
-start("flower-superexec").wait()
-start("{TASK}", "{INSTALLS}").wait()
-start("{TASK}").wait()
-say("mailbox" in sys.modules)
-"""
-    )
-    assert said == [False, False, True, False]
-
-
-@needs_forks
-def test_forks_leave_no_zombies_and_their_cpu_time_is_known() -> None:
-    said = answers(
-        """
-def program():
-    while time.process_time() < 0.3:
-        pass
-
-programs = {"program": program}
-server.fork()
-(its,) = psutil.Process().children()
-for _ in range(2):
-    start("program").wait()
-say(its.name())
-deadline = time.monotonic() + 30
-while its.children() and time.monotonic() < deadline:
-    time.sleep(0.01)
-say(its.children() == [])
-say(its.cpu_times().children_user + its.cpu_times().children_system > 0.3)
-"""
-    )
-    assert said == [forks.SERVER_NAME, True, True]
-
-
-@needs_forks
-def test_a_fork_can_be_waited_for_and_ended() -> None:
-    said = answers(
-        """
-programs = {"program": lambda: time.sleep(60)}
-server.fork()
-child = start("program")
-try:
-    child.wait(timeout=0.05)
-except subprocess.TimeoutExpired:
-    say("still there")
-child.terminate()
-child.wait(timeout=30)
-say(psutil.pid_exists(child.pid))
-child.terminate()  # of one that has ended: nothing happens
-child.wait()
-"""
-    )
-    assert said == ["still there", False]
-
-
-@needs_forks
-def test_the_server_ends_with_its_service() -> None:
-    said = answers(
-        """
-programs = {}
-ours, its = os.pipe()
-if service := os.fork():
-    server_process = psutil.Process(int(os.read(ours, 20)))
-    say(server_process.is_running())
-    os.kill(service, signal.SIGKILL)
-    os.waitpid(service, 0)
-    say(gone(server_process))
-else:
-    server.fork()
-    (child,) = psutil.Process().children()
-    os.write(its, str(child.pid).encode())
-    time.sleep(60)
-"""
-    )
-    assert said == [True, True]
-
-
-@needs_forks
-def test_without_the_server_processes_start_as_ever() -> None:
-    said = answers(
-        """
-programs = {}
-server.fork()
-(its,) = psutil.Process().children()
-its.kill()
-its.wait()
-for _ in range(2):
-    child = server.popen([sys.executable, "-c", "print(1)"])
-    say(isinstance(child, subprocess.Popen))
-    child.wait()
-"""
-    )
-    assert said == [True, 1, True, 1]
-
-
-@needs_forks
-def test_a_request_that_fails_starts_a_process_and_the_next_one_forks() -> None:
-    """The program cannot be imported, the request is too long, or nobody waits for the answer."""
-    said = answers(
-        """
-import socket
-programs = {"program": lambda: say("forked")}
-server.fork()
-for request in (["true"], ["true", "x" * 70_000]):
-    child = server.popen(request, stderr=subprocess.DEVNULL)
-    say(isinstance(child, subprocess.Popen))
-    child.wait()
-ours, its = socket.socketpair()
-ours.close()
-request = {"command": ["program"], "silent": True, "session": False}
-socket.send_fds(server._ours, [json.dumps(request).encode()], [its.fileno()])
-its.close()
-start("program").wait()
-"""
-    )
-    assert said == [True, True, "forked"]
+def test_a_command_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = forks.console_script("flower-superexec")
+    monkeypatch.setattr(forks, "entry_points", lambda **wanted: ())
+    assert forks.console_script("flower-superexec") is found
 
 
 def test_an_unknown_command_has_no_console_script() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 
 from fedsuite.flower import forks
 from fedsuite.flower.compat import INSTALLS
-from fedsuite.flower.forks import CLIENT_TASK, Forked, ForkServer
+from fedsuite.flower.forks import CLIENT_TASK, SUPEREXEC, Forked, ForkServer
 
 pytestmark = pytest.mark.skipif(not forks.can_fork(), reason="this system forks no such processes")
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -104,6 +106,25 @@ def test_the_server_serves_if_its_service_is_still_there(
     assert here["end"] == [(1,)] and here["setsid"] and here["ends with parent"]
 
 
+def test_a_server_that_fails_says_why(
+    here: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(server: ForkServer) -> None:
+        raise MemoryError("no room for a server")
+
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(os, "getpid", os.getppid)
+    monkeypatch.setattr(ForkServer, "_serve", fails)
+    server = ForkServer()
+    with pytest.raises(Ended):
+        server.fork()
+    assert "MemoryError: no room for a server" in capsys.readouterr().err
+    assert here["end"] == [(1,)]
+    assert server._ours.fileno() == -1, "it could ask itself"
+
+
 def test_the_service_keeps_one_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: 1)
     server = ForkServer()
@@ -138,6 +159,38 @@ def test_a_fork_becomes_its_program(
     assert ("setsid" in here) == session
 
 
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("fedsuite.flower.forks.name_process", 1),
+        ("threading._shutdown", 3),
+        ("atexit._run_exitfuncs", 3),
+        ("fedsuite.flower.forks._flush", 3),
+    ],
+)
+def test_what_fails_before_or_after_the_program_is_printed_and_the_rest_is_done(
+    here: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: str,
+    status: int,
+) -> None:
+    def fails(*given: Any) -> None:
+        raise SystemExit("this went wrong")
+
+    done = here.setdefault("flush", [])
+    monkeypatch.setattr(forks, "console_script", {"program": lambda: 3}.__getitem__)
+    monkeypatch.setattr(forks, "_flush", lambda: done.append("flushed"))
+    monkeypatch.setattr(place, fails)
+    with pytest.raises(Ended):
+        forks._run(["program"], silent=False, session=False)
+    assert "SystemExit: this went wrong" in capsys.readouterr().err
+    assert here["end"] == [(status,)]
+    left_out = {"_shutdown": "threads", "_run_exitfuncs": "registered", "_flush": "flush"}
+    for word, what in left_out.items():
+        assert bool(here.get(what)) != place.endswith(word)
+
+
 def test_forks_draw_numbers_of_their_own() -> None:
     import numpy as np
     import torch
@@ -157,10 +210,24 @@ def test_forks_draw_numbers_of_their_own() -> None:
 
 
 def test_open_files_are_written(tmp_path: Path) -> None:
+    proxy = weakref.proxy(Ended())  # of what is gone
     with (tmp_path / "log").open("w") as file:
         file.write("a line")
         forks._flush()
         assert (tmp_path / "log").read_text() == "a line"
+    with pytest.raises(ReferenceError):
+        assert isinstance(proxy, str)
+
+
+def test_an_output_that_is_closed_or_gone_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for output in (closed, None):
+        monkeypatch.setattr(sys, "stdout", output)
+        forks._flush()
+    assert capsys.readouterr().err == ""
 
 
 def test_tasks_need_more_than_services(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +235,10 @@ def test_tasks_need_more_than_services(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "console_script", lambda name: imported.append(name))
     monkeypatch.setattr(forks, "import_module", imported.append)
     monkeypatch.setattr(forks, "NEEDED_BY_TASKS", ("torch",))
-    for words in (["flower-superexec"], [CLIENT_TASK], [CLIENT_TASK, INSTALLS]):
-        forks._import_for(words)
-    assert imported == ["flower-superexec", CLIENT_TASK, "torch", CLIENT_TASK]
+    server = ForkServer()
+    for words in ([SUPEREXEC], [CLIENT_TASK], [CLIENT_TASK, INSTALLS]) * 2:
+        server._import_for(words)
+    assert imported == [SUPEREXEC, CLIENT_TASK, "torch", CLIENT_TASK]
 
 
 def test_all_children_that_have_ended_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
