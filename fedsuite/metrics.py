@@ -124,6 +124,18 @@ TABLE = (
 )
 METRICS = {metric.name: metric for metric in TABLE}
 SUMMARY_METRICS = tuple(metric for metric in TABLE if metric.in_summary)
+# Titles of columns in a table whose caption says that they are scores of clients.
+SHORT_TITLES = {
+    "personal_accuracy": "last round",
+    "mean_last5_personal_accuracy": "last 5 rounds",
+    "best_personal_accuracy": "best round",
+    "personal_mean": "mean of clients",
+    "personal_worst_tenth": "worst tenth",
+    "personal_worst": "worst client",
+    "personal_best": "best client",
+}
+# Units in which bytes are shown.
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 # The score of a run: the global model's where there is one, else the clients' own.
 ROUND_SCORES = (METRICS["accuracy"], METRICS["personal_accuracy"])
 FINAL_SCORES = (METRICS["final_accuracy"], METRICS["personal_accuracy"])

@@ -95,7 +95,7 @@ class SharedSettings:
     )
     batch_size: int = setting(16, "batch size", low=1)
     optimizer: str = setting(
-        "sgd", "local optimizer; what it remembers lasts one round", choices=("sgd", "adam")
+        "sgd", "local optimizer; its state is reset every round", choices=("sgd", "adam")
     )
     lr: float = setting(0.1, "local learning rate", above=0)
     lr_schedule: str = setting(
@@ -138,7 +138,7 @@ class SharedSettings:
     )
     target_metric: str = setting(
         "accuracy",
-        "score that is to reach target-accuracy",
+        "score that must reach target-accuracy",
         choices=TARGET_METRICS,
         needs="target-accuracy",
     )
@@ -162,7 +162,7 @@ class SharedSettings:
     )
     attack_strength: float = setting(
         0.0,
-        "factor of sign-flip and scaled, relative length of gaussian noise; 0 = 1, scaled 10",
+        "factor of sign-flip and scaled, relative length of gaussian noise; 0 = 1, for scaled 10",
         low=0,
         needs=("attackers", " or ".join(f"attack={a}" for a in ATTACKS if a != LABEL_FLIP)),
     )
@@ -179,7 +179,11 @@ class SharedSettings:
     compression_share: float = setting(
         0.1, "share of the numbers that top-k keeps", above=0, high=1, needs="compression=top-k"
     )
-    device: str = setting("auto", "device", choices=("auto", "cpu", "cuda"))
+    device: str = setting(
+        "auto",
+        "device to compute on; auto = cuda if there is a GPU",
+        choices=("auto", "cpu", "cuda"),
+    )
     client_threads: int = setting(
         1, "CPU threads per client; those that train together use one", low=1, high=256
     )
@@ -189,7 +193,9 @@ class SharedSettings:
     data_root: str = setting(
         "", "folder of hub-style parquet datasets, relative to the current directory"
     )
-    server_data: str = setting("", "test data of the server, if nodes have data of their own")
+    server_data: str = setting(
+        "", "file of test data on the server, if nodes have data of their own"
+    )
     results_dir: str = setting("runs", "folder of run folders, relative to the current directory")
     run_name: str = setting(
         "", "name of the run and its folder; empty = made from settings and time"

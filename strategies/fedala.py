@@ -38,7 +38,7 @@ class FedAlaParams:
     )
     ala_tolerance: float = setting(
         0.01,
-        "first learning ends when the losses' standard deviation is below",
+        "first learning ends when the losses' standard deviation is below this",
         above=0,
         needs="adaptive=true",
     )

@@ -233,7 +233,7 @@ def test_there_is_no_global_model(experiment: Experiment, algo: str) -> None:
 
 @pytest.mark.parametrize("algo", PERSONAL)
 def test_freeloaders_and_late_comers(experiment: Experiment, algo: str) -> None:
-    """Three of four freeload; then a quarter of eight a round, so that most have no model yet."""
+    """Three of four freeload; then a quarter of eight per round, so that most have no model yet."""
     for settings in (
         {"freeloaders": "3", "num_rounds": 3},
         {"num_clients": 8, "fraction_train": 0.25, "num_rounds": 3},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedsuite.records.folder import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
-    from fedsuite.report.compared import Compared
+    from fedsuite.report.comparison_result import Compared
 
 
 def compare(

@@ -169,7 +169,7 @@ def up(
 ) -> None:
     """Start a SuperLink and SuperNodes on this machine."""
     from fedsuite.core.text import counted
-    from fedsuite.deploy.lifecycle import run_command, up
+    from fedsuite.deploy.up_down_status import run_command, up
 
     paths = [Path(path).expanduser() for path in data or []]
     count = nodes or len(paths) or NODES
@@ -195,7 +195,7 @@ def up(
 @commands.command(cls=Command)
 def down(folder: Folder = FOLDER) -> None:
     """Stop the local federation."""
-    from fedsuite.deploy.lifecycle import down
+    from fedsuite.deploy.up_down_status import down
 
     down(Path(folder), print)
 
@@ -203,7 +203,7 @@ def down(folder: Folder = FOLDER) -> None:
 @commands.command(cls=Command)
 def status(as_json: AsJson = False, folder: Folder = FOLDER) -> int:
     """Show the state of the local federation."""
-    from fedsuite.deploy.lifecycle import status
+    from fedsuite.deploy.up_down_status import status
 
     found = status(Path(folder))
     federation = found.federation

@@ -38,7 +38,7 @@ ClientNumber = Annotated[
         "--client",
         metavar="N",
         parser=whole_number,
-        help="use the model of this client, of a personal method; its test split is its own",
+        help="use this client's own model (personal methods), and with test its own test split",
         show_default=False,
     ),
 ]

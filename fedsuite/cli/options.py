@@ -43,7 +43,7 @@ def _run_argument(names: str) -> ArgumentInfo:
 
 
 RunName = Annotated[
-    str, _run_argument("name of a run, or how it alone begins; its folder; or latest")
+    str, _run_argument("name of a run, or a beginning that no other has; its folder; or latest")
 ]
 # A run to come may have a name with which that of another begins.
 WholeRunName = Annotated[str, _run_argument("whole name of a run, its folder, or latest")]
@@ -102,8 +102,8 @@ Nodes = Annotated[
         "--nodes",
         metavar="N",
         parser=node_count,
-        help=f"worker nodes (default: one per core of the machine, or of the cluster, with "
-        f"{_parallel}, otherwise 1)",
+        help=f"number of worker nodes (default: with {_parallel} one per core of the machine "
+        "or of the cluster, otherwise 1)",
         show_default=False,
     ),
 ]
@@ -124,7 +124,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         parser=positive,
-        help="runs at a time, of several (default: as many as cores allow)",
+        help="number of runs at a time (default: as many as cores allow)",
         show_default=False,
     ),
 ]
@@ -139,7 +139,9 @@ DryRun = Annotated[
 Yes = Annotated[
     bool,
     typer.Option(
-        "--yes", help="start several runs also if they take over an hour", show_default=False
+        "--yes",
+        help="start several runs without asking, even if they take over an hour",
+        show_default=False,
     ),
 ]
 

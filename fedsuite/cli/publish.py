@@ -66,7 +66,7 @@ def verify(
         typer.Option(
             metavar="S",
             parser=whole_number,
-            help="draws which runs (default: 0)",
+            help="seed of the random sample (default: 0)",
             show_default=False,
         ),
     ] = None,

@@ -70,7 +70,7 @@ def run(
 ) -> int:
     """Run one experiment; or a sweep: all combinations of values separated by commas.
 
-    A value that has a comma itself stands in double quotes, inside those of the shell.
+    Write a value that has a comma itself in double quotes, inside those of the shell.
     """
     from fedsuite.api.start import estimate, run
     from fedsuite.api.suite import sweep

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedsuite.core.files import create_private
+from fedsuite.core.files import create_private, write_atomically
 from fedsuite.core.settings import UserError
 
 CA_DAYS = 3650
@@ -228,4 +228,4 @@ def _write(
 ) -> None:
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     create_private(key_file, secret)
-    certificate.write_bytes(signed.public_bytes(Encoding.PEM))
+    write_atomically(certificate, signed.public_bytes(Encoding.PEM))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from fedsuite.core.files import create_private
+from fedsuite.core.files import create_private, write_atomically
 from fedsuite.core.settings import UserError
 from fedsuite.flower.commands import CommandFailed, flwr
 from fedsuite.flower.compat import KEY_IN_USE
@@ -41,7 +41,7 @@ def make_key(path: Path) -> bool:
     pair = ec.generate_private_key(ec.SECP384R1())
     public = pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     create_private(path, pair.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public_half(path).write_bytes(public + b"\n")
+    write_atomically(public_half(path), public + b"\n")
     return True
 
 

@@ -12,7 +12,7 @@ from fedsuite.records.checks import is_number
 from fedsuite.records.collection import METHOD, Collection, lay_out, open_collection
 from fedsuite.records.reader import Run
 from fedsuite.report.cells import busy_note, target_text, targets_of, values_by_seed
-from fedsuite.report.compared import Compared, Comparison, SettingCompared
+from fedsuite.report.comparison_result import Compared, Comparison, SettingCompared
 from fedsuite.report.grouping import group_by
 from fedsuite.report.significance import examine
 from fedsuite.report.statistics import Difference, paired_difference

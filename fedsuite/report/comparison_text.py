@@ -11,7 +11,7 @@ from rich.table import Table
 from fedsuite.metrics import ROUND_SCORES, find_metric
 from fedsuite.records.collection import Collection
 from fedsuite.report.cells import NONE, mean_and_deviation
-from fedsuite.report.compared import Compared, Comparison
+from fedsuite.report.comparison_result import Compared, Comparison
 from fedsuite.report.curves import mean_curve
 from fedsuite.report.significance import ALPHA, POWER, least_wilcoxon
 from fedsuite.terminal.braille import NAME_LETTERS, plot_curves

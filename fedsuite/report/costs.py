@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedsuite.metrics import METRICS, TO_TARGET
+from fedsuite.metrics import METRICS, SIZES, TO_TARGET
 from fedsuite.records.collection import Collection
 from fedsuite.report import drawing
 from fedsuite.report.cells import (
@@ -24,6 +24,7 @@ from fedsuite.report.statistics import deviation, mean
 ROUNDS, SECONDS = TO_TARGET
 BARS = "Bars: mean over the seeds that reached it. Lines: ± one sample standard deviation."
 UPLOAD, DOWNLOAD = (METRICS[name] for name in ("upload_bytes", "download_bytes"))
+OF_RUN, OF_REPLY = "MB", "kB"
 
 
 def to_target(collection: Collection) -> list[Block]:
@@ -83,13 +84,12 @@ def communication(collection: Collection) -> list[Block]:
         trained = sum(r.get("clients") or 0 for run in runs for r in run.history)
         if sent.values and received.values and trained:
             each = [sum(r.value(m.name) or 0 for r in runs) for m in (UPLOAD, DOWNLOAD)]
-            totals = [f"{mean(c.values) / 1e6:,.2f}" for c in (sent, received)]
-            lines.append(
-                [sent.row, sent.column, *totals, *(f"{n / trained / 1e3:,.1f}" for n in each)]
-            )
+            totals = [f"{mean(c.values) / SIZES[OF_RUN]:,.2f}" for c in (sent, received)]
+            shares = [f"{n / trained / SIZES[OF_REPLY]:,.1f}" for n in each]
+            lines.append([sent.row, sent.column, *totals, *shares])
     if not lines:
         return [Paragraph("No finished run has recorded its communication yet.")]
-    headings = [collection.rows, "setting", *(f"{m.title} (MB)" for m in (UPLOAD, DOWNLOAD))]
-    headings += [f"{m.title} per client and round (kB)" for m in (UPLOAD, DOWNLOAD)]
+    headings = [collection.rows, "setting", *(f"{m.title} ({OF_RUN})" for m in (UPLOAD, DOWNLOAD))]
+    headings += [f"{m.title} per client and round ({OF_REPLY})" for m in (UPLOAD, DOWNLOAD)]
     caption = "Vectors of the model and the method: totals of a run (mean over seeds)."
     return [ReportTable(headings, lines, collection.tag(caption))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedsuite.metrics import METRICS
+from fedsuite.metrics import METRICS, SHORT_TITLES
 from fedsuite.records.collection import Collection
 from fedsuite.records.reader import Run
 from fedsuite.report import drawing
@@ -11,16 +11,6 @@ from fedsuite.report.document import Block, Paragraph, Picture, ReportTable, slu
 from fedsuite.report.method_styles import styles_for
 
 SCORE = METRICS["personal_accuracy"]
-SUMMARIES = {
-    "personal_accuracy": "last round",
-    "mean_last5_personal_accuracy": "last 5 rounds",
-    "best_personal_accuracy": "best round",
-    "personal_mean": "mean of clients",
-    "personal_worst_tenth": "worst tenth",
-    "personal_worst": "worst client",
-    "personal_best": "best client",
-}
-
 CAPTION = (
     "Dots: a client with a seed. Boxes: quartiles and median over all of them; whiskers: minimum "
     "and maximum."
@@ -50,7 +40,7 @@ def per_client(collection: Collection) -> list[Block]:
 
 def _table(collection: Collection) -> list[ReportTable]:
     """Return personal accuracies of finished runs: at the end, over rounds and over clients."""
-    columns = [cells(collection, name) for name in SUMMARIES]
+    columns = [cells(collection, name) for name in SHORT_TITLES]
     lines = [
         [row[0].row, row[0].column, *(mean_and_deviation(cell.values) for cell in row)]
         for row in zip(*columns, strict=True)
@@ -59,11 +49,11 @@ def _table(collection: Collection) -> list[ReportTable]:
     if not lines:
         return []
     caption = (
-        "Accuracy on clients' own test samples (%), mean ± standard deviation over seeds. The "
-        "first three are over all clients' samples, the second is a mean over rounds; the best "
-        "round is chosen by the number it reports, so it flatters."
+        f"Accuracy on clients' own test samples ({SCORE.unit}), mean ± standard deviation over "
+        "seeds. The first three are over all clients' samples, the second is a mean over rounds; "
+        "the best round is chosen by the number it reports, so it flatters."
     )
-    return [ReportTable([collection.rows, "setting", *SUMMARIES.values()], lines, caption)]
+    return [ReportTable([collection.rows, "setting", *SHORT_TITLES.values()], lines, caption)]
 
 
 def last_scores(run: Run) -> list[float]:

@@ -18,8 +18,8 @@ from fedsuite.engines.choice import choose_engine
 from fedsuite.engines.table import AUTO, ENGINES, SHORT_RUNS
 from fedsuite.records.folder import RunFolder, default_name
 from fedsuite.records.reader import read_run
-from fedsuite.suites.estimate import Estimate, Estimator, total_memory, total_seconds
 from fedsuite.suites.jobs import Job, refuse_missing_data
+from fedsuite.suites.run_estimate import Estimate, Estimator, total_memory, total_seconds
 from fedsuite.terminal.format import duration, size
 from fedsuite.training.loop import check_feasible
 from tasks.dataset_cache import is_local

@@ -24,9 +24,9 @@ from fedsuite.records.history import LiveHistory, Row, last_round, score_curve, 
 from fedsuite.records.reader import DAMAGE, read_summary
 from fedsuite.records.summary import missing_sentence
 from fedsuite.suites.definition import Suite
-from fedsuite.suites.estimate import total_seconds
 from fedsuite.suites.forecast import NO_FORECAST, Forecast
 from fedsuite.suites.jobs import Job
+from fedsuite.suites.run_estimate import total_seconds
 from fedsuite.terminal.format import duration
 
 DONE = "done"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedsuite.metrics import Metric
+from fedsuite.metrics import SIZES, Metric
 
 
 def duration(seconds: float) -> str:
@@ -16,11 +16,8 @@ def duration(seconds: float) -> str:
 
 def size(count: float) -> str:
     """Write a number of bytes."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+    unit = next((unit for unit, least in SIZES.items() if count < 1000 * least), "TB")
+    return f"{count / SIZES[unit]:.3g} {unit}"
 
 
 def measured(metric: Metric, value: float) -> str:

@@ -15,7 +15,7 @@ from fedsuite.core.files import locked
 from fedsuite.core.settings import shown, spell
 from fedsuite.core.tracker_names import MLFLOW
 from fedsuite.records.folder import RunFolder
-from fedsuite.training.tracker import PROJECT, ExternalRun, numbers
+from fedsuite.training.base_tracker import PROJECT, ExternalRun, numbers
 
 ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
 # Nothing is reported to MLflow's makers; a server that is away delays the run by seconds.

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedsuite.config import RunConfig
 from fedsuite.records.folder import RunFolder
-from fedsuite.training.tracker import Tracker, numbers
+from fedsuite.training.base_tracker import Tracker, numbers
 
 
 class TensorBoard(Tracker):

@@ -17,7 +17,7 @@ from fedsuite.core.settings import UserError
 from fedsuite.core.tracker_names import MLFLOW, TENSORBOARD, WANDB
 from fedsuite.records.folder import RunFolder, RunState
 from fedsuite.records.writer import RunRecord
-from fedsuite.training.tracker import Tracker
+from fedsuite.training.base_tracker import Tracker
 
 log = logging.getLogger("fedsuite")
 CLASSES = {

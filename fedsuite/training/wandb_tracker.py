@@ -10,7 +10,7 @@ from typing import Any
 from fedsuite.config import RunConfig
 from fedsuite.core.tracker_names import WANDB
 from fedsuite.records.folder import RunFolder
-from fedsuite.training.tracker import PROJECT, ExternalRun, numbers
+from fedsuite.training.base_tracker import PROJECT, ExternalRun, numbers
 
 MODE, NAME = "WANDB_MODE", "WANDB_PROJECT"
 USUAL = {"WANDB_ERROR_REPORTING": "false"}

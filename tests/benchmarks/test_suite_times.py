@@ -25,7 +25,7 @@ def test_steps_and_scores_of_a_run_add_up() -> None:
 def test_passes_over_shards_count_the_rows_that_are_used() -> None:
     values = {"dataset": "mnist", "partition": "shards", "num-shards": 300, "num-clients": 20}
     config = parse(values | {"num-rounds": 1, "batch-size": 100, "fraction-train": 0.5})
-    # 40 of 300 shards are 8,000 rows, half of them a round: 40 steps; 100 batches are scored.
+    # 40 of 300 shards are 8,000 rows, half of them per round: 40 steps; 100 batches are scored.
     assert run_seconds(config, "fedavg") == pytest.approx(START_SECONDS + 0.4 + 100 * 0.01 / 3)
 
 

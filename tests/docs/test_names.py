@@ -202,6 +202,36 @@ def modules_in(folder: Path) -> set[str]:
     return {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
 
 
+REFERENCE = {
+    "fedsuite": ["settings", "training"],
+    "fedsuite.api": ["api"],
+    "fedsuite.core": ["core"],
+    "fedsuite.engines": ["engines"],
+    "fedsuite.flower": ["engines"],
+    "fedsuite.inference": ["inference"],
+    "fedsuite.nodes": ["nodes"],
+    "fedsuite.records": ["records"],
+    "fedsuite.training": ["training"],
+    "strategies": ["strategies"],
+    "clients": ["clients"],
+    "tasks": ["tasks"],
+}
+
+
+@pytest.mark.parametrize("room", REFERENCE)
+def test_the_reference_has_every_module_of_a_room(room: str) -> None:
+    """Those of a single algorithm have a page of their own."""
+    folder = ROOT / "docs" / "reference"
+    text = "".join((folder / f"{page}.md").read_text() for page in REFERENCE[room])
+    named = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    found = {f"{room}.{name}" for name in modules_in(ROOT / room.replace(".", "/"))}
+    of_one = {
+        side.partition(":")[0] for a in ALGORITHMS.values() for side in (a.strategy, a.client)
+    }
+    assert found - of_one == {name for name in named if name.rpartition(".")[0] == room} - of_one
+    assert len(named) == len(set(named))
+
+
 @pytest.fixture(scope="module")
 def rules() -> ModuleType:
     path = ROOT / "tests" / "test_architecture.py"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fedsuite.config import parse
-from fedsuite.metrics import METRICS, SUMMARY_METRICS, TABLE, find_metric
+from fedsuite.metrics import METRICS, SHORT_TITLES, SUMMARY_METRICS, TABLE, find_metric
 from fedsuite.records.checks import PARTED
 from fedsuite.records.summary import summarise
 from fedsuite.terminal.format import measured
@@ -16,6 +16,7 @@ from fedsuite.terminal.format import measured
 
 def test_every_metric_stands_once_and_says_what_is_better() -> None:
     assert len(METRICS) == len(TABLE)
+    assert METRICS.keys() >= SHORT_TITLES.keys()
     assert all(metric.better in ("higher", "lower", "") for metric in TABLE)
     assert all(metric.unit in ("%", "points") for metric in TABLE if metric.share)
 

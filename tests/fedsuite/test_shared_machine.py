@@ -19,7 +19,7 @@ from other_user import need_root, run_as_nobody
 
 from fedsuite.core.processes import Child, start
 from fedsuite.deploy.federation import Federation
-from fedsuite.deploy.lifecycle import down, up
+from fedsuite.deploy.up_down_status import down, up
 from fedsuite.flower.commands import is_healthy, online_nodes
 from fedsuite.records.folder import RunFolder
 

@@ -125,7 +125,8 @@ def play(
 def test_a_round_by_hand(units: str, sent: list[float]) -> None:
     """Deltas (3,0) and (0,3), K=2, lr=0.5. Equal alpha = (1 - 1/2)/sqrt2 = 0.353553.
 
-    Eq. 9: (1.5, 1.5)/(2*0.5) = (1.5, 1.5) a step, (3, 3) a round. Server step K lr = 1: w = -1.5.
+    Eq. 9: (1.5, 1.5)/(2*0.5) = (1.5, 1.5) per step, (3, 3) per round.
+    Server step K lr = 1: w = -1.5.
     """
     strategy = taco(gradient_units=units)
     play(strategy, [[3, 0], [0, 3]])

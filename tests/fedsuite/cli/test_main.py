@@ -23,7 +23,7 @@ from fedsuite.core.files import read_document
 from fedsuite.core.settings import UserError
 from fedsuite.deploy import certificates
 from fedsuite.deploy.federation import Federation, SuperNode
-from fedsuite.deploy.lifecycle import Status
+from fedsuite.deploy.up_down_status import Status
 from fedsuite.flower import connections
 from fedsuite.records.folder import RunFolder
 
@@ -293,7 +293,7 @@ def test_the_state_of_a_federation_as_json(
     plan = Federation(tmp_path, "mark", True, False, 8000, 8001, tmp_path, nodes)
     end = datetime(2027, 1, 2, tzinfo=UTC)
     found = Status(plan, {"superlink": True, "node-0": False}, True, 1, end)
-    monkeypatch.setattr("fedsuite.deploy.lifecycle.status", lambda _: found)
+    monkeypatch.setattr("fedsuite.deploy.up_down_status.status", lambda _: found)
     said = json.loads(say(capsys, "deploy", "status", "--json", status=1))
     processes = said.pop("processes")
     assert said == {

@@ -19,8 +19,8 @@ from fedsuite.cli.main import main
 from fedsuite.core.files import read_document
 from fedsuite.records.folder import RunFolder
 from fedsuite.suites import process_group
-from fedsuite.suites.estimate import Estimate, Estimator
 from fedsuite.suites.live_table import LiveTable, SuiteRun
+from fedsuite.suites.run_estimate import Estimate, Estimator
 
 SMALL = ["model=mlp", "num-clients=2", "local-steps=10", "num-rounds=2"]
 SWEEP = ["run", "fedavg,taco", "seed=1,2", *SMALL, "--name", "mine"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 import ssl
+import stat
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -170,3 +173,35 @@ def test_a_private_key_alone_is_never_replaced(tmp_path: Path) -> None:
     public_half(tmp_path / "node-0").unlink()
     with pytest.raises(UserError, match="ssh-keygen -y"):
         make_key(tmp_path / "node-0")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_full_disk_leaves_no_half_of_a_file(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a private nor of a public one; a private one is private while it is written."""
+    modes: list[int] = []
+    fsync = os.fsync
+
+    def fill_up(descriptor: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        if len(modes) == count:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    for make, folder in ((certificates, tmp_path / "certs"), (keys, tmp_path / "keys")):
+        modes.clear()
+        with pytest.raises(OSError, match="No space left"):
+            make(folder)
+        assert modes[0] == 0o600
+        first = "node-0" if make is keys else "ca.key"
+        assert [path.name for path in folder.iterdir()] == [first][: count - 1]
+
+
+def certificates(folder: Path) -> None:
+    make_certificates(folder, [])
+
+
+def keys(folder: Path) -> None:
+    make_key(folder / "node-0")

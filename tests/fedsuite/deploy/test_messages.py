@@ -13,7 +13,7 @@ import pytest
 
 from fedsuite.cli.main import main
 from fedsuite.core.settings import UserError
-from fedsuite.deploy.lifecycle import run_command
+from fedsuite.deploy.up_down_status import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_up_prints_what_to_type_next(
     def up(*rest: Any, **options: Any) -> Any:
         return SimpleNamespace(connection="hub")
 
-    monkeypatch.setattr("fedsuite.deploy.lifecycle.up", up)
+    monkeypatch.setattr("fedsuite.deploy.up_down_status.up", up)
     words = ["deploy", "up", "--data", "c.csv", "d.parquet", "--connection", "hub"]
     assert main([*words, "--dir", "my hub"]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -13,9 +13,9 @@ from fedsuite.config import RunConfig, parse
 from fedsuite.core.files import read_document, read_lines
 from fedsuite.core.settings import UserError
 from fedsuite.records.folder import RunFolder
+from fedsuite.training.base_tracker import ExternalRun, Tracker
 from fedsuite.training.loop import check_feasible
 from fedsuite.training.tensorboard_tracker import TensorBoard
-from fedsuite.training.tracker import ExternalRun, Tracker
 from fedsuite.training.tracking import add_report, load
 
 

@@ -31,8 +31,8 @@ from fedsuite.deploy.federation import (
     start_supernode,
 )
 from fedsuite.deploy.keys import make_key, public_half, register
-from fedsuite.deploy.lifecycle import down, status, up
 from fedsuite.deploy.pid_files import start_with_pid_file
+from fedsuite.deploy.up_down_status import down, status, up
 from fedsuite.flower.commands import flwr, free_ports, online_nodes
 from fedsuite.flower.connections import connection_names
 from fedsuite.flower.forks import SERVER_NAME, SUPEREXEC, can_fork
@@ -262,7 +262,7 @@ def test_up_that_fails_leaves_nothing_behind(
         )
         return made[-1]
 
-    monkeypatch.setattr("fedsuite.deploy.lifecycle.start_supernode", broken)
+    monkeypatch.setattr("fedsuite.deploy.up_down_status.start_supernode", broken)
     with pytest.raises(UserError, match=r"node-0 has ended\.(.|\n)*no disk"):
         up(tmp_path / "half", 1, print, connection="half")
     found = read_plan(tmp_path / "half")

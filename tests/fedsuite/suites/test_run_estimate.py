@@ -11,11 +11,11 @@ from run_folders import write_run
 from fedsuite.config import RunConfig, parse
 from fedsuite.engines.choice import Cost
 from fedsuite.records.folder import RunState
-from fedsuite.suites import estimate
-from fedsuite.suites.estimate import Estimate, Estimator, total_memory, total_seconds
+from fedsuite.suites import run_estimate
 from fedsuite.suites.forecast import Forecast, make_forecast
 from fedsuite.suites.jobs import Job
 from fedsuite.suites.live_table import SuiteRun, time_left
+from fedsuite.suites.run_estimate import Estimate, Estimator, total_memory, total_seconds
 
 START = 4.0
 
@@ -56,12 +56,12 @@ def test_a_step_is_measured_once_for_all_seeds_and_rates(
         measured.append(of)
         return Cost(0.001, 0.0001)
 
-    monkeypatch.setattr(estimate, "measure_cost", cost)
+    monkeypatch.setattr(run_estimate, "measure_cost", cost)
     estimator = Estimator(tmp_path, "inline")
     found = [estimator.estimate(config_of(tmp_path, seed=s, lr=0.1 * s)) for s in (1, 2, 3)]
     assert [e.seconds for e in found] == pytest.approx([START + 2.946] * 3)
     assert {e.basis for e in found} == {"a measured step of the model"} and len(measured) == 1
-    monkeypatch.setattr(estimate, "PARALLEL_START_SECONDS", 10.0)
+    monkeypatch.setattr(run_estimate, "PARALLEL_START_SECONDS", 10.0)
     at_once = Estimator(tmp_path, "ray", nodes=2).estimate(config_of(tmp_path))
     assert at_once.seconds == pytest.approx(10 + 2.946 / 2)
 
@@ -73,10 +73,10 @@ def test_memory_grows_with_clients_and_batches(tmp_path: Path) -> None:
         estimator.estimate(config_of(tmp_path, **settings), memory=True).memory or 0
         for settings in ({}, {"num_clients": 5}, {"batch_size": 17})
     ]
-    task, module = estimate._build(config_of(tmp_path))
+    task, module = run_estimate._build(config_of(tmp_path))
     parameters = sum(parameter.numel() for parameter in module.parameters())
     assert sizes[1] - sizes[0] == 4 * parameters
-    assert sizes[2] - sizes[0] == estimate.activation_bytes(module, task) > 4 * 64
+    assert sizes[2] - sizes[0] == run_estimate.activation_bytes(module, task) > 4 * 64
     assert sizes[0] > task.dataset.x.nbytes
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_known_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     def fails(*of: object) -> Cost:
         raise ZeroDivisionError("no such layer")
 
-    monkeypatch.setattr(estimate, "measure_cost", fails)
+    monkeypatch.setattr(run_estimate, "measure_cost", fails)
     found = Estimator(tmp_path, "inline").estimate(config_of(tmp_path))
     assert found == Estimate(None, "its model cannot be measured: no such layer")
 
