@@ -102,10 +102,23 @@ def test_with_batch_norm_too_whoever_shared_the_process(experiment: Experiment, 
     assert files(experiment(algo, InlineGrid(3), **settings)) == files(folder)
 
 
-@pytest.mark.parametrize(("algo", "exchanges"), [(a, 7) for a in PERSONAL] + [("fedadw", 6)])
-def test_a_cut_run_saves_the_same_models(experiment: Experiment, algo: str, exchanges: int) -> None:
-    """After the query and 3 rounds of 2 exchanges: cut while models are saved, or just before."""
-    settings = {**SOME, "num_rounds": 3, "checkpoint_every": 2}
+@pytest.mark.usefixtures("small_resnet")
+@pytest.mark.parametrize(
+    ("algo", "exchanges", "model"),
+    [
+        *((algo, 7, "mlp") for algo in PERSONAL),
+        ("fedadw", 6, "mlp"),
+        *((algo, 6, "resnet18") for algo in ("fedbn", "ditto", "fedproto")),
+    ],
+)
+def test_a_cut_run_saves_the_same_models(
+    experiment: Experiment, algo: str, exchanges: int, model: str
+) -> None:
+    """After the query and 3 rounds of 2 exchanges: cut while models are saved, or just before.
+
+    With batch norm clients' statistics are gone back to as well.
+    """
+    settings = {**SOME, "num_rounds": 3, "checkpoint_every": 2, "model": model}
     whole = experiment(algo, **settings)
     with pytest.raises(PowerCut):
         experiment(algo, FailingGrid(exchanges), **settings, run_name="cut")

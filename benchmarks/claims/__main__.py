@@ -41,6 +41,13 @@ def check(folder: Path = FOLDER) -> int:
     return int(any(counts.values()))
 
 
+def draw_figures(made: Page, folder: Path) -> None:
+    """Draw the figure of every paper that has one."""
+    for paper in made.document["paper"]:
+        if paper.get("figure"):
+            draw(paper, made.findings, folder / paper["figure"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Collect rows, or write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
@@ -59,9 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         made = page()
         write_atomically(PAGE, made.text().encode())
         IMAGES.mkdir(exist_ok=True)
-        for paper in made.document["paper"]:
-            if paper.get("figure"):
-                draw(paper, made.findings, IMAGES / paper["figure"])
+        draw_figures(made, IMAGES)
     return 0
 
 

@@ -8,6 +8,7 @@ texts from ``docs/evidence/methods.toml``.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.claims.rows import FOLDER, read
 from benchmarks.methods.figures import draw_attacks, draw_methods
@@ -23,11 +24,16 @@ def page() -> Page:
     return Page(read_toml(TEXTS, "texts"), read)
 
 
+def draw_figures(folder: Path) -> None:
+    """Draw the page's figures from the committed rows."""
+    draw_methods(read(METHODS), folder / "methods.svg")
+    draw_attacks(read(ATTACKS), folder / "attacks.svg")
+
+
 def main() -> int:
     """Write the page and its figures."""
     write_atomically(PAGE, page().text().encode())
-    draw_methods(read(METHODS), IMAGES / "methods.svg")
-    draw_attacks(read(ATTACKS), IMAGES / "attacks.svg")
+    draw_figures(IMAGES)
     return 0
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import assert_same_figures
 from run_folders import write_run
 
-from benchmarks.claims.__main__ import PAGE, check, page
+from benchmarks.claims.__main__ import IMAGES, PAGE, check, draw_figures, page
 from benchmarks.claims.page import Page, interval, measured, summary_sentence
 from benchmarks.claims.rows import FOLDER, collect, late_mean, read, stale
 from benchmarks.claims.rules import Claim, Finding, Verdict, judge, read_claims
@@ -129,6 +130,11 @@ def test_a_reading_tried_afterwards_is_not_counted() -> None:
 
 def test_the_page_is_what_the_rows_give() -> None:
     assert PAGE.read_text(encoding="utf-8") == page().text(), "python -m benchmarks.claims write"
+
+
+def test_the_figures_are_what_the_rows_give(tmp_path: Path) -> None:
+    draw_figures(page(), tmp_path)
+    assert_same_figures(tmp_path, IMAGES)
 
 
 def test_rows_have_their_origin() -> None:

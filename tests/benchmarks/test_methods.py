@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from figures import assert_same_figures
 
 from benchmarks.claims.rows import read
-from benchmarks.methods.__main__ import PAGE, page
+from benchmarks.methods.__main__ import IMAGES, PAGE, draw_figures, page
 from benchmarks.methods.figures import draw_attacks, draw_methods
 from benchmarks.methods.page import (
     APART,
@@ -245,6 +246,11 @@ def test_the_rows_are_all_of_the_suites_runs(suite: str) -> None:
 
 def test_the_page_is_what_the_rows_give() -> None:
     assert PAGE.read_text(encoding="utf-8") == page().text()
+
+
+def test_the_figures_are_what_the_rows_give(tmp_path: Path) -> None:
+    draw_figures(tmp_path)
+    assert_same_figures(tmp_path, IMAGES)
 
 
 def test_a_suite_that_was_not_run_is_left_out() -> None:

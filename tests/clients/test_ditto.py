@@ -99,6 +99,17 @@ def test_the_global_model_is_fedavgs_whatever_the_own_one_draws(
     assert len({state["bn1.running_mean"].tobytes() for state in own}) == 4
 
 
+def test_the_pull_is_felt_by_default(experiment: Experiment) -> None:
+    """Without it every client's own model is another; the global one is the same."""
+    pulled, free = (experiment("ditto", local_steps=2, **how) for how in ({}, {"ditto.lam": 0.0}))
+    name = "model.safetensors"
+    assert (pulled / name).read_bytes() == (free / name).read_bytes()
+    own = [sorted((folder / "models").glob("client-*.safetensors")) for folder in (pulled, free)]
+    assert len(own[0]) == len(own[1]) == 4
+    for one, other in zip(*own, strict=True):
+        assert one.read_bytes() != other.read_bytes()
+
+
 def test_before_its_first_round_a_client_is_scored_with_the_global_model(tmp_path: Path) -> None:
     worker = worker_for(parse({"algo": "ditto", "model": "mlp"}).to_json())
     config = {"round": 1, "checkpoint-round": 0, "lr": 0.1}

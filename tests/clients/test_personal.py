@@ -17,16 +17,25 @@ from hypothesis import strategies as st
 
 from clients.apple import AppleClient, mixture, one_hot, relation_gradient
 from clients.base import Client, ClientContext, Training
+from clients.ditto import DittoClient
 from clients.fedamp import FedAmpClient
 from clients.fedavg import FedAvgClient
+from clients.fedbn import FedBnClient
 from clients.fedfomo import FedFomoClient, first_order_gains, hold_out_validation, shares
+from clients.fedper import FedPerClient
+from clients.fedrep import FedRepClient
 from clients.freeloader import freeloading
 from clients.local import LocalClient
+from clients.moon import MoonClient
 from clients.pfedme import PFedMeClient, envelope_step, pull
 from clients.state import ClientState
 from strategies.apple import AppleParams
+from strategies.ditto import DittoParams
 from strategies.fedamp import FedAmpParams
 from strategies.fedfomo import FedFomoParams
+from strategies.fedper import FedPerParams
+from strategies.fedrep import FedRepParams
+from strategies.moon import MoonParams
 from strategies.pfedme import PFedMeParams
 
 ONE_STEP = Training(local_steps=1, batch_size=1)
@@ -355,12 +364,24 @@ def test_freeloaders_answer_in_the_right_shape(tmp_path: Path, cls: type[Client]
     assert not any(vector.any() for vector in answer)
 
 
-@pytest.mark.parametrize("cls", [LocalClient, *CLIENTS])
+KEEPING: dict[type[Client], tuple[list[Any], dict[str, Any]]] = {
+    **CLIENTS,
+    LocalClient: ([], {}),
+    MoonClient: ([[0, 0]], {"params": MoonParams()}),
+    DittoClient: ([[0, 0]], {"params": DittoParams()}),
+    FedPerClient: ([[0]], {"params": FedPerParams()}),
+    FedRepClient: ([[0]], {"params": FedRepParams(head_epochs=1)}),
+    FedBnClient: ([[0, 0]], {}),
+}
+
+
+@pytest.mark.parametrize("cls", KEEPING)
 def test_a_model_out_of_the_finite_numbers_is_not_kept(tmp_path: Path, cls: type[Client]) -> None:
     """A rate of 1e30 throws every model away; the next round goes on from what was kept before."""
-    vectors, settings = CLIENTS.get(cls, ([], {}))
+    vectors, settings = KEEPING[cls]
     fit(cls, among_two(tmp_path, ONE_STEP), *vectors, **settings)
     before = kept(tmp_path)
+    assert before
     context = among_two(tmp_path, Training(local_steps=9, batch_size=1), 2)
     if cls is PFedMeClient:
         settings = {"params": dataclasses.replace(PFEDME, personal_lr=1e30)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import exp
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,8 @@ from strategies.base import RunInfo
 from strategies.fedbn import FedBn
 from strategies.fedper import FedPer, FedPerParams
 from strategies.fedrep import FedRepParams
+from tasks.models import build_model
+from tasks.shapes import DataShape
 
 Experiment = Callable[..., Path]
 POINT: dict[str, tuple[int, ...]] = {"low.weight": (1, 1), "top.weight": (1, 1)}
@@ -139,8 +142,10 @@ class Normed(nn.Module):
         return self.fc(self.norm(x))
 
 
-def normed(folder: Path, number: int = 1) -> ClientContext:
-    x, y = torch.tensor([[1.0], [3.0]]), torch.tensor([0, 1])
+def normed(
+    folder: Path, number: int = 1, x: Sequence[float] = (1.0, 3.0), labels: Sequence[int] = (0, 1)
+) -> ClientContext:
+    x, y = torch.tensor(x)[:, None], torch.tensor(labels)
     split = SimpleNamespace(train=[np.arange(2)], own_test=[np.arange(2)])
     task: Any = SimpleNamespace(rows=lambda rows: (x[rows], y[rows]), split=split)
     model = FlatModel(Normed())
@@ -161,6 +166,42 @@ def test_fedbn_sends_neither_batch_norms_parameters_nor_its_statistics(tmp_path:
     client._assemble(np.array([5, 6], np.float32))
     assert later.model.vector().tolist() == [own[0], own[1], 5, 6]
     assert later.model.buffer_vector().tolist() == [2, 2]
+
+
+def test_a_round_of_fedbn_by_hand(tmp_path: Path) -> None:
+    """From scale 1, offset 0 and weights (1, -1). Inputs (1, 3) and (2, 6) are -1 and 1 normalised,
+    logits (z, -z), and s = 1/(1 + e^-2) is the share of the class that they favour.
+
+    One client has the labels (0, 1), which they do not favour: dL/dlogits of its rows are (-s, s)/2
+    and the negative, so that the gradient is (s, -s) for the weights, 2 s for the scale and 0 for
+    the offset; a step is minus half of it. The other client has (1, 0): (s - 1, 1 - s), 2 (s - 1)
+    and 0. Of the weights' steps the server takes the mean by samples, a third and two thirds.
+    Scales, 1 - s and 2 - s, stay with their clients, and so do means 2 and 4, variances 2 and 8.
+    """
+    s = 1 / (1 + exp(-2))
+    shapes = {"norm.weight": (1,), "norm.bias": (1,), "fc.weight": (2, 1)}
+    strategy = server(FedBn, shapes, buffers=2)
+    strategy.model = np.array([1, 0, 1, -1], np.float32)
+    rows = {"one": ((1.0, 3.0), (0, 1)), "other": ((2.0, 6.0), (1, 0))}
+    sent = []
+    for name, (x, labels) in rows.items():
+        client = FedBnClient(normed(tmp_path / name, 1, x, labels))
+        sent += client.fit([strategy.broadcast()["part"]], {"lr": 0.5})[0]
+    steps = np.array([[-s, s], [1 - s, s - 1]]) / 2
+    np.testing.assert_allclose(sent, steps, rtol=1e-6)
+    play(strategy, [[], []], part=sent, examples=[1, 2])
+    together = [1, -1] + steps[0] / 3 + 2 * steps[1] / 3
+    np.testing.assert_allclose(strategy.broadcast()["part"], together, rtol=1e-6)
+    assert strategy.model.tolist() == [1, 0, 1, -1] and strategy.buffers.tolist() == [9, 9]
+    stay = {"one": ([1 - s, 0], [2, 2]), "other": ([2 - s, 0], [4, 8])}
+    for name, (normalisation, statistics) in stay.items():
+        client = FedBnClient(normed(tmp_path / name, 2, *rows[name]))
+        client._assemble(strategy.broadcast()["part"])
+        model = client.context.model
+        np.testing.assert_allclose(
+            model.vector(), [*normalisation, *together], rtol=1e-6, atol=1e-7
+        )
+        assert model.buffer_vector().tolist() == statistics
 
 
 def test_fedbn_never_averages_statistics_in_a_whole_run(
@@ -199,8 +240,9 @@ def test_without_normalisation_fedbn_is_fedavg(experiment: Experiment) -> None:
     settings = {"local_steps": 1, "partition": "sizes", "client_test_fraction": 0.2}
     part = load_file(experiment("fedbn", **settings) / "shared-part.safetensors")["part"]
     model = load_file(experiment("fedavg", **settings) / "model.safetensors")
-    whole = np.concatenate([tensor.ravel() for tensor in model.values()])
-    assert sorted(part.tolist()) == sorted(whole.tolist())
+    order = build_model("mlp", DataShape("image", (1, 8, 8), 10), 0).state_dict()
+    assert order.keys() == model.keys()
+    assert np.array_equal(part, np.concatenate([model[name].ravel() for name in order]))
 
 
 def test_info_needs_no_statistics() -> None:

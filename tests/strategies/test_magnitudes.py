@@ -1,4 +1,4 @@
-"""Every pure function of the four papers stays finite, whatever the size of finite numbers."""
+"""Every pure function of a method stays finite, whatever the size of finite numbers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from clients.fedadw import discrepancy
 from clients.fedbac import cosine_gradient
+from clients.fedproto import class_means, nearness, pull
+from clients.moon import contrastive
 from fedsuite.core.consensus import consensus, reliability
 from fedsuite.core.vector import (
     Doubles,
@@ -32,6 +34,13 @@ from strategies.feda4 import (
 )
 from strategies.fedadw import discrepancy_weights
 from strategies.fedbac import consensus_weights, couplings, spearman
+from strategies.feddyn import drifted
+from strategies.fednova import gradients_in, normalised
+from strategies.fedopt import adaptive_step, decayed
+from strategies.geometric_median import weiszfeld
+from strategies.krum import krum_scores, lowest
+from strategies.median import trimmed_mean
+from strategies.prototypes import class_means as means_of_holders
 from strategies.taco import correction_coefficients, extrapolate, tailored_aggregate
 
 SCALES = (0.0, 1e-18, 1e-9, 1.0, 1e9, 1e18)
@@ -83,6 +92,26 @@ OF_MATRIX: dict[str, Callable[[Matrix], object]] = {
     "discrepancy": lambda m: discrepancy(np.abs(m[0].astype(np.float64)) + 1e-18),
     "discrepancy_weights": lambda m: discrepancy_weights(norms(m) + 1e-18, unit(m[:, 0]), 0.5, 0.1),
     "sample_weights": lambda m: sample_weights(norms(m) + 1e-18),
+    "krum_scores": lambda m: krum_scores(m, max((len(m) - 3) // 2, 0)),
+    "lowest": lambda m: lowest(krum_scores(m, 0), max(len(m) - 1, 1)),
+    "weiszfeld": lambda m: weiszfeld(m, sample_weights(norms(m) + 1e-18), 3, 1e-6),
+    "trimmed_mean": lambda m: trimmed_mean(m, (len(m) - 1) // 2),
+    "decayed": lambda m: decayed(m[0], m[-1] * m[-1], 0.99),
+    "adaptive_step": lambda m: adaptive_step(m[0], m[-1] * m[-1], 0.1, 0.001),
+    "gradients_in": lambda m: gradients_in(norms(m), 0.9),
+    "normalised": lambda m: normalised(
+        sample_weights(norms(m[::-1]) + 1e-18), gradients_in(norms(m), 0.0)
+    ),
+    "drifted": lambda m: drifted(drifted(m[0][:0], m[0], 1.0), m[-1], 0.3),
+    "contrastive": lambda m: contrastive(
+        torch.tensor(m), *map(torch.tensor, (m[::-1].copy(), -m)), 0.5
+    ),
+    "pull": lambda m: pull(torch.tensor(m), torch.tensor(m[::-1].copy()), torch.ones(len(m)) > 0),
+    "nearness": lambda m: nearness(torch.tensor(m), torch.tensor(m), torch.ones(len(m)) > 0),
+    "class_means of a client": lambda m: class_means(m, np.arange(len(m)) // 2, 3)[0],
+    "class_means of clients": lambda m: means_of_holders(np.stack([m, -m]), np.ones((2, len(m))))[
+        0
+    ],
     "cosine_gradient": lambda m: cosine_gradient(
         torch.tensor(m[0]), torch.nn.functional.normalize(torch.ones(m.shape[1]), dim=0)
     ).numpy(),
@@ -95,7 +124,10 @@ def test_finite_in_finite_out(name: str, matrix: Matrix) -> None:
     assert np.isfinite(np.asarray(OF_MATRIX[name](matrix))).all()
 
 
-WEIGHTS = ("anti_bias_weights", "consensus_weights", "discrepancy_weights", "sample_weights")
+WEIGHTS = (
+    *("anti_bias_weights", "consensus_weights", "discrepancy_weights", "sample_weights"),
+    *("lowest", "weiszfeld"),
+)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -105,7 +137,12 @@ def test_weights_are_shares_at_any_magnitude(name: str, matrix: Matrix) -> None:
     assert (weights >= 0).all() and weights.sum() == pytest.approx(1.0)
 
 
-BY_CLIENT = (*WEIGHTS, "norms", "correction_coefficients", "bias_penalty", "direction")
+# Of equal scores ``lowest`` takes the earlier; ``weiszfeld`` sums rows in float32, in their order.
+BY_CLIENT = (
+    *(name for name in WEIGHTS if name not in ("lowest", "weiszfeld")),
+    *("norms", "correction_coefficients", "bias_penalty", "direction"),
+    *("krum_scores", "gradients_in", "normalised"),
+)
 
 
 @pytest.mark.parametrize("name", BY_CLIENT)
