@@ -132,8 +132,8 @@ def suite(
 
     if scale not in SCALES:
         raise invalid("--scale", scale, suggest(scale, SCALES))
-    where = _where(jobs, engine, ray_address, gpus)
     definition = read_suite(find_file(os.fspath(name), SUITES, "suite"), scale)
+    where = _where(jobs, engine, ray_address, gpus)
     results = absolute_path(os.fspath(results_dir))
     options = {"where": where, "only": only, "results": results, "data_root": os.fspath(data_root)}
     return _execute(definition, options, progress, dry_run, confirm)
@@ -163,7 +163,6 @@ def sweep(
     """
     from fedsuite.suites.sweep import make_sweep
 
-    where = _where(jobs, engine, ray_address, gpus)
     given = {"algo": algo, **flatten(settings or {}), **spell_keywords(keywords)} | {"algo": algo}
     given = {key: list(v) if isinstance(v, list | tuple | range) else v for key, v in given.items()}
     swept = {key: value for key, value in given.items() if isinstance(value, list)}
@@ -180,13 +179,13 @@ def sweep(
     results = absolute_path(str(fixed.get("results-dir", DEFAULT_RESULTS)))
     _refuse_other_folder(results / definition.name)
     data_root = str(fixed.get("data-root", ""))
+    where = _where(jobs, engine, ray_address, gpus)
     options = {"where": where, "only": (), "results": results, "data_root": data_root}
     return _execute(definition, options, progress, dry_run, confirm)
 
 
 def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
-    from fedsuite.suites.runner import Where
-
+    """Check where runs are to run. What imports PyTorch comes after all that may be refused."""
     if engine not in ENGINES:
         raise invalid("--engine", engine, suggest(engine, ENGINES))
     if not isinstance(jobs, int) or jobs < 0:
@@ -198,6 +197,8 @@ def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
         )
     if gpus and not ray_address:
         raise UserError("--gpus has no effect without --ray-address. Leave it out.")
+    from fedsuite.suites.runner import Where
+
     return Where(jobs, engine, ray_address, gpus)
 
 

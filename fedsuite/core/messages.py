@@ -41,6 +41,7 @@ from fedsuite.core.compression import Compression
 from fedsuite.core.protocol import INT8, TOP_K
 from fedsuite.core.settings import UserError
 from fedsuite.core.text import clean_line, clean_lines
+from fedsuite.core.vector import Vector
 from fedsuite.core.vector_files import Reference
 
 MAX_METRICS = 256
@@ -105,7 +106,7 @@ def pack_reference(place: Reference) -> Array:
     return Array("float32", place.shape, REFERENCE, data)
 
 
-def pack_compressed(vector: np.ndarray, form: Compression) -> Array:
+def pack_compressed(vector: Vector, form: Compression) -> Array:
     """Make a Flower array in a smaller form; of a vector that is not finite, as it is."""
     if not np.isfinite(vector).all():
         return pack(vector)
@@ -146,7 +147,7 @@ def write_references(places: Mapping[str, Reference]) -> ArrayRecord:
     return ArrayRecord({name: pack_reference(place) for name, place in places.items()})
 
 
-def refuse_reference(name: str, place: Reference) -> np.ndarray:
+def refuse_reference(name: str, place: Reference) -> Vector:
     """Refuse a reference: only nodes of a simulation share files with the server."""
     raise ProtocolError(f"vector '{clean_line(name, 50)}' is a reference to a file")
 
@@ -315,7 +316,7 @@ def _refuse_overrides(client: int, instruction: Instruction, config: Mapping[str
             )
 
 
-def _restore(name: str, array: Array, lengths: Mapping[str, int]) -> np.ndarray:
+def _restore(name: str, array: Array, lengths: Mapping[str, int]) -> Vector:
     if tuple(array.shape) != (lengths.get(name),):
         raise ProtocolError(f"vector '{clean_line(name, 50)}' is compressed, of another length")
     try:

@@ -32,7 +32,7 @@ from fedsuite.core.messages import (
     read_result,
     write_arrays,
 )
-from fedsuite.core.vector import Matrix
+from fedsuite.core.vector import Matrix, Vector
 from fedsuite.core.vector_files import DISK, ITEM, MEMORY, Reference, VectorFiles, map_file, view
 
 # Shared memory takes up to these shares of the memory that is available and of what it has free.
@@ -147,7 +147,7 @@ class ByReference:
         self._heard.add(client)
         places = self.places(client)
 
-        def resolve(name: str, place: Reference) -> np.ndarray:
+        def resolve(name: str, place: Reference) -> Vector:
             if place != places.get(name):
                 raise ProtocolError("a reference to another place than was asked for")
             self._stored.add((client, name))
@@ -242,7 +242,7 @@ class ByReference:
         length = self._lengths[name]
         return Reference(self._matrices[name], row * length * ITEM, (length,))
 
-    def _view(self, name: str, place: Reference) -> np.ndarray:
+    def _view(self, name: str, place: Reference) -> Matrix:
         """Return an array of a matrix; what is written to it stays in this process."""
         if not place.nbytes:
             return np.zeros(place.shape, dtype=np.float32)

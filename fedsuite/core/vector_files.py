@@ -24,6 +24,7 @@ import numpy as np
 
 from fedsuite.core.files import naming
 from fedsuite.core.scratch import remove_folders_of, scratch_folder
+from fedsuite.core.vector import Matrix, Vector
 
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = ".fedsuite-vectors-"
@@ -82,7 +83,7 @@ class VectorFiles:
             raise ValueError("a reference to a file of another name than the run's")
         return self.folders[file[0]] / file
 
-    def read(self, place: Reference) -> np.ndarray:
+    def read(self, place: Reference) -> Vector:
         """Return an array without a copy, to be read only."""
         if not place.nbytes:
             return np.zeros(place.shape, dtype=np.float32)
@@ -90,7 +91,7 @@ class VectorFiles:
             self._maps[place.file] = map_file(self.path(place.file), mmap.ACCESS_READ)
         return view(self._maps[place.file], place)
 
-    def resolve(self, name: str, place: Reference) -> np.ndarray:
+    def resolve(self, name: str, place: Reference) -> Vector:
         """Return the vector that a reference in a message stands for."""
         return self.read(place)
 
@@ -119,7 +120,7 @@ def map_file(path: Path, access: int, length: int = 0) -> mmap.mmap:
         os.close(file)
 
 
-def view(mapped: mmap.mmap, place: Reference) -> np.ndarray:
+def view(mapped: mmap.mmap, place: Reference) -> Matrix:
     """Return the array at a place of a mapped file."""
     if place.offset + place.nbytes > len(mapped):
         raise ValueError(f"a reference beyond the end of {place.file}")

@@ -13,7 +13,12 @@ from run_folders import write_run
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-HEAVY = {"torch", "flwr", "numpy", "pyarrow", "sklearn", "scipy", "matplotlib", "ray", "datasets"}
+HEAVY = {
+    *("torch", "torchvision", "flwr", "flwr_datasets", "numpy", "pandas", "pyarrow", "sklearn"),
+    *("scipy", "matplotlib", "PIL", "ray", "datasets", "huggingface_hub", "safetensors"),
+    *("cryptography", "grpc", "httpx", "uvicorn", "tomlkit", "wandb", "mlflow", "tensorboard"),
+    *("onnx", "onnxruntime", "IPython"),
+}
 CPU_SECONDS = 2.0  # about 0.3 where it is quiet; importing torch alone takes more
 SCRIPT = """
 import resource, sys
@@ -31,11 +36,18 @@ LIGHT = [
     ("run --help", 0),
     ("predict --help", 0),
     ("predict nothing test", 2),
+    ("suite --help", 0),
+    ("suite nothing", 2),
+    ("compare --help", 0),
+    ("report --help", 0),
+    ("deploy --help", 0),
+    ("deploy up --help", 0),
     ("rnu", 2),
     ("run tacoo", 2),
     ("run taco kapa=1", 2),
     ("run taco taco.kapa=1", 2),
     ("run taco lr=abc", 2),
+    ("run taco seed=1,1", 2),
     ("run taco fedprox.zeta=1", 2),
     ("run taco min-train-clients=30", 2),
     ("list algorithms", 0),
