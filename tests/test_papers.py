@@ -44,8 +44,9 @@ def model(folder: Path) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ALL)
 def test_repeats_to_the_bit_also_after_power_cuts(experiment: Experiment, algo: str) -> None:
+    """Of three clients one is honest: one freeloads, and one draws noise to send."""
     settings = {"num_rounds": 4, "num_clients": 3, "freeloaders": "1", "checkpoint_every": 2}
-    settings |= {"local_steps": 2}
+    settings |= {"local_steps": 2, "attack": "gaussian", "attackers": "0,"}
     whole = experiment(algo, **settings)
     cut = {**settings, "run_name": "cut"}
     for messages, resume in ((2, False), (4, True)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from algorithms import OWN_CLIENTS
+from algorithms import ON_ENGINES, OWN_CLIENTS
 from federations import DeployedGrid
 
 from clients.base import Client
@@ -30,6 +30,7 @@ from tasks.task import open_task
 
 Experiment = Callable[..., Path]
 UNEQUAL = {"dirichlet_alpha": 0.3, "local_epochs": 2, "batch_size": 16, "freeloaders": "1"}
+UNEQUAL |= {"attack": "label-flip", "attackers": "0,"}
 
 
 def outcome(folder: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
@@ -67,7 +68,7 @@ def test_stacks_of_1_4_and_20_give_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algo", OWN_CLIENTS)
+@pytest.mark.parametrize("algo", ON_ENGINES)
 def test_one_two_or_three_nodes_give_the_same_bits(experiment: Experiment, algo: str) -> None:
     found = [
         outcome(experiment(algo, grid=InlineGrid(nodes), num_clients=7, **UNEQUAL))

@@ -11,49 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bowl import Fitted, fit, place
+from bowl import Fitted, among_two, fit, kept, place
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.apple import AppleClient, mixture, one_hot, relation_gradient
 from clients.base import Client, ClientContext, Training
-from clients.ditto import DittoClient
 from clients.fedamp import FedAmpClient
 from clients.fedavg import FedAvgClient
-from clients.fedbn import FedBnClient
 from clients.fedfomo import FedFomoClient, first_order_gains, hold_out_validation, shares
-from clients.fedper import FedPerClient
-from clients.fedrep import FedRepClient
 from clients.freeloader import freeloading
 from clients.local import LocalClient
-from clients.moon import MoonClient
 from clients.pfedme import PFedMeClient, envelope_step, pull
-from clients.state import ClientState
 from strategies.apple import AppleParams
-from strategies.ditto import DittoParams
 from strategies.fedamp import FedAmpParams
 from strategies.fedfomo import FedFomoParams
-from strategies.fedper import FedPerParams
-from strategies.fedrep import FedRepParams
-from strategies.moon import MoonParams
 from strategies.pfedme import PFedMeParams
 
 ONE_STEP = Training(local_steps=1, batch_size=1)
 TWO_STEPS = Training(local_steps=2, batch_size=1)
 NONE: Any = np.zeros((0, 2))
 MAGNITUDES = st.sampled_from((0.0, 1e-18, 1.0, 1e18))
-
-
-def among_two(folder: Path, training: Training, number: int = 1, client: int = 0) -> ClientContext:
-    """The bowl's client as one of two with the same row."""
-    context = place(folder, training, number)
-    context.task.split.train.append(np.array([0]))
-    context.task.split.own_test.append(np.array([0]))
-    return dataclasses.replace(context, client=client, state=ClientState(folder, client, number, 0))
-
-
-def kept(folder: Path, client: int = 0) -> dict[str, np.ndarray]:
-    return ClientState(folder, client, 99, 0).load()
 
 
 # pFedMe
@@ -362,32 +340,6 @@ def test_freeloaders_answer_in_the_right_shape(tmp_path: Path, cls: type[Client]
     client = cls(context, settings["params"])
     assert [len(vector) for vector in answer] == [client.length(name) for name in cls.sends]
     assert not any(vector.any() for vector in answer)
-
-
-KEEPING: dict[type[Client], tuple[list[Any], dict[str, Any]]] = {
-    **CLIENTS,
-    LocalClient: ([], {}),
-    MoonClient: ([[0, 0]], {"params": MoonParams()}),
-    DittoClient: ([[0, 0]], {"params": DittoParams()}),
-    FedPerClient: ([[0]], {"params": FedPerParams()}),
-    FedRepClient: ([[0]], {"params": FedRepParams(head_epochs=1)}),
-    FedBnClient: ([[0, 0]], {}),
-}
-
-
-@pytest.mark.parametrize("cls", KEEPING)
-def test_a_model_out_of_the_finite_numbers_is_not_kept(tmp_path: Path, cls: type[Client]) -> None:
-    """A rate of 1e30 throws every model away; the next round goes on from what was kept before."""
-    vectors, settings = KEEPING[cls]
-    fit(cls, among_two(tmp_path, ONE_STEP), *vectors, **settings)
-    before = kept(tmp_path)
-    assert before
-    context = among_two(tmp_path, Training(local_steps=9, batch_size=1), 2)
-    if cls is PFedMeClient:
-        settings = {"params": dataclasses.replace(PFEDME, personal_lr=1e30)}
-    fit(cls, context, *vectors, lr=1e30, **settings)
-    after = kept(tmp_path)
-    assert all(np.array_equal(after[name], vector) for name, vector in before.items())
 
 
 def test_fedfomo_judges_models_on_every_row_held_out(tmp_path: Path) -> None:

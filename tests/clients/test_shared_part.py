@@ -143,9 +143,12 @@ class Normed(nn.Module):
 
 
 def normed(
-    folder: Path, number: int = 1, x: Sequence[float] = (1.0, 3.0), labels: Sequence[int] = (0, 1)
+    folder: Path,
+    number: int = 1,
+    inputs: Sequence[float] = (1.0, 3.0),
+    labels: Sequence[int] = (0, 1),
 ) -> ClientContext:
-    x, y = torch.tensor(x)[:, None], torch.tensor(labels)
+    x, y = torch.tensor(inputs)[:, None], torch.tensor(labels)
     split = SimpleNamespace(train=[np.arange(2)], own_test=[np.arange(2)])
     task: Any = SimpleNamespace(rows=lambda rows: (x[rows], y[rows]), split=split)
     model = FlatModel(Normed())
@@ -184,8 +187,8 @@ def test_a_round_of_fedbn_by_hand(tmp_path: Path) -> None:
     strategy.model = np.array([1, 0, 1, -1], np.float32)
     rows = {"one": ((1.0, 3.0), (0, 1)), "other": ((2.0, 6.0), (1, 0))}
     sent = []
-    for name, (x, labels) in rows.items():
-        client = FedBnClient(normed(tmp_path / name, 1, x, labels))
+    for name, (inputs, labels) in rows.items():
+        client = FedBnClient(normed(tmp_path / name, 1, inputs, labels))
         sent += client.fit([strategy.broadcast()["part"]], {"lr": 0.5})[0]
     steps = np.array([[-s, s], [1 - s, s - 1]]) / 2
     np.testing.assert_allclose(sent, steps, rtol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,19 @@ def place(
     state = ClientState(folder, 0, server_round, 0)
     initial = model.vector()
     return ClientContext(0, server_round, 0, task, model, initial, initial[:0], state, training)
+
+
+def among_two(folder: Path, training: Training, number: int = 1, client: int = 0) -> ClientContext:
+    """The bowl's client as one of two with the same row."""
+    context = place(folder, training, number)
+    context.task.split.train.append(np.array([0]))
+    context.task.split.own_test.append(np.array([0]))
+    return dataclasses.replace(context, client=client, state=ClientState(folder, client, number, 0))
+
+
+def kept(folder: Path, client: int = 0) -> dict[str, np.ndarray]:
+    """Return what a client has kept in its last round."""
+    return ClientState(folder, client, 99, 0).load()
 
 
 def fit(

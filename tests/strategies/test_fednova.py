@@ -58,6 +58,15 @@ def test_the_same_steps_are_fedavg_to_the_bit() -> None:
     assert gradients_in(np.array([0, 1]), 0.0).tolist() == [1, 1], "no step counts as one"
 
 
+def test_who_lies_about_its_steps_multiplies_the_others_updates() -> None:
+    """Shares 1/2, steps 10 and 10^9: tau_eff is 5 * 10^8, of which the honest client gets a
+    twentieth, 2.5 * 10^7, and the liar 1/4.
+    """
+    strategy = strategy_of(FedNova)
+    play(strategy, [[1, 0], [0, 1]], steps=[10, 1e9])
+    np.testing.assert_allclose(strategy.model, [2.5e7, 0.25], rtol=1e-6)
+
+
 def model(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 

@@ -104,7 +104,7 @@ OF_MATRIX: dict[str, Callable[[Matrix], object]] = {
     ),
     "drifted": lambda m: drifted(drifted(m[0][:0], m[0], 1.0), m[-1], 0.3),
     "contrastive": lambda m: contrastive(
-        torch.tensor(m), *map(torch.tensor, (m[::-1].copy(), -m)), 0.5
+        torch.tensor(m), torch.tensor(m[::-1].copy()), torch.tensor(-m), 0.5
     ),
     "pull": lambda m: pull(torch.tensor(m), torch.tensor(m[::-1].copy()), torch.ones(len(m)) > 0),
     "nearness": lambda m: nearness(torch.tensor(m), torch.tensor(m), torch.ones(len(m)) > 0),

@@ -12,18 +12,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from algorithms import OWN_CLIENTS
+from algorithms import ON_ENGINES
 
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
 
 pytestmark = pytest.mark.ray
 SETTINGS = {
-    "num-clients": 5,
+    "num-clients": 6,
     "num-rounds": 3,
     "model": "mlp",
-    "fraction-train": 0.8,
+    "fraction-train": 0.85,  # five of six: multi-krum leaves one of them out
     "freeloaders": "1",
+    "attack": "gaussian",
+    "attackers": "0,",
     "checkpoint-every": 2,
 }
 PYPROJECT = """\
@@ -58,7 +60,7 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     shutil.copy(Path(__file__).parents[2] / "helpers/every_algorithm.py", app)
     settings = json.dumps(
-        {"algorithms": OWN_CLIENTS, "shared": SETTINGS | {"results-dir": str(root / "runs")}}
+        {"algorithms": ON_ENGINES, "shared": SETTINGS | {"results-dir": str(root / "runs")}}
     )
     config = root / "settings.toml"
     config.write_text(f"settings = '{settings}'\n")
@@ -98,7 +100,7 @@ def results(folder: Path) -> list[bytes]:
     return [model.read_bytes() if model.exists() else b"", *states.values()]
 
 
-@pytest.mark.parametrize("algo", OWN_CLIENTS)
+@pytest.mark.parametrize("algo", ON_ENGINES)
 def test_ray_gives_the_inline_bits(
     algo: str, ray_runs: Path, experiment: Callable[..., Path]
 ) -> None:
