@@ -12,6 +12,7 @@ from bowl import among_two, fit, kept
 from clients.apple import AppleClient
 from clients.base import Client, Training
 from clients.ditto import DittoClient
+from clients.fedala import FedAlaClient
 from clients.fedamp import FedAmpClient
 from clients.fedbn import FedBnClient
 from clients.fedfomo import FedFomoClient
@@ -22,6 +23,7 @@ from clients.moon import MoonClient
 from clients.pfedme import PFedMeClient
 from strategies.apple import AppleParams
 from strategies.ditto import DittoParams
+from strategies.fedala import FedAlaParams
 from strategies.fedamp import FedAmpParams
 from strategies.fedfomo import FedFomoParams
 from strategies.fedper import FedPerParams
@@ -43,6 +45,7 @@ KEEPING: dict[type[Client], tuple[list[Any], Any, dict[str, Any]]] = {
     FedPerClient: ([[0]], FedPerParams(), {}),
     FedRepClient: ([[0]], FedRepParams(head_epochs=1), {}),
     FedBnClient: ([[0, 0]], None, {}),
+    FedAlaClient: ([[0, 0]], FedAlaParams(), {}),
 }
 
 
