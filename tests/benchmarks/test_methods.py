@@ -99,6 +99,8 @@ def test_tables_have_costs_as_multiples_and_mark_the_best() -> None:
     lines = methods_table(made, "d").splitlines()
     assert lines[2] == "| best | 0.1 | 63.0 ± 2.0 | 63.0 ± 2.0 | – | 1.00 | 1.00 |"
     assert lines[3] == "| near | 0.1 | 61.0 ± 1.0 | 61.0 ± 1.0 | – | 2.00 | 1.50 |"
+    apart = methods_table([*made, *rows({"krum": [0.1] * 3}, {"data": "d"})], "d").splitlines()
+    assert apart[-1] == "| krum | 0.1 | 10.0 ± 0.0 | 10.0 ± 0.0 | – | – | 1.00 |"
     attacked = rows(ACCURACIES, {"attack": "none"})
     attacked[0] |= {"command": "fedsuite run best lr=0.3"}
     attacked[3] |= {"command": "fedsuite run near"}
