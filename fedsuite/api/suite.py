@@ -132,6 +132,7 @@ def suite(
 
     if scale not in SCALES:
         raise invalid("--scale", scale, suggest(scale, SCALES))
+    _refuse_place(jobs, engine, ray_address, gpus)
     definition = read_suite(find_file(os.fspath(name), SUITES, "suite"), scale)
     where = _where(jobs, engine, ray_address, gpus)
     results = absolute_path(os.fspath(results_dir))
@@ -163,6 +164,7 @@ def sweep(
     """
     from fedsuite.suites.sweep import make_sweep
 
+    _refuse_place(jobs, engine, ray_address, gpus)
     given = {"algo": algo, **flatten(settings or {}), **spell_keywords(keywords)} | {"algo": algo}
     given = {key: list(v) if isinstance(v, list | tuple | range) else v for key, v in given.items()}
     swept = {key: value for key, value in given.items() if isinstance(value, list)}
@@ -184,8 +186,8 @@ def sweep(
     return _execute(definition, options, progress, dry_run, confirm)
 
 
-def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
-    """Check where runs are to run. What imports PyTorch comes after all that may be refused."""
+def _refuse_place(jobs: int, engine: str, ray_address: str, gpus: float) -> None:
+    """Refuse options that do not go together."""
     if engine not in ENGINES:
         raise invalid("--engine", engine, suggest(engine, ENGINES))
     if not isinstance(jobs, int) or jobs < 0:
@@ -197,6 +199,10 @@ def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
         )
     if gpus and not ray_address:
         raise UserError("--gpus has no effect without --ray-address. Leave it out.")
+
+
+def _where(jobs: int, engine: str, ray_address: str, gpus: float) -> Where:
+    """Say where runs are to run; imports PyTorch, so after all that may be refused."""
     from fedsuite.suites.runner import Where
 
     return Where(jobs, engine, ray_address, gpus)
