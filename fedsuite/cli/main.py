@@ -13,6 +13,7 @@ import typer
 from fedsuite.cli import deploy, listing, model, partition, publish, report, run, show, suite
 from fedsuite.cli.parsing import Group, usage_sentence
 from fedsuite.core.files import write_problem
+from fedsuite.core.imports import collect_rarely
 from fedsuite.core.processes import interrupted_once
 from fedsuite.core.protocol import LINE_MARK
 from fedsuite.core.settings import RunFailed, UserError
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     words = sys.argv[1:] if argv is None else list(argv)
+    if argv is None:
+        collect_rarely()
     try:
         with interrupted_once(restore=argv is not None):
             status = _run(words)

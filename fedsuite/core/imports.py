@@ -1,10 +1,24 @@
-"""Imports of large libraries."""
+"""Large libraries: what they make stays, so that to look for garbage in it is lost time."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# New objects before Python looks for garbage, and how many looks before it looks at older ones.
+RARELY = (50_000, 20, 20)
+
+
+def collect_rarely() -> None:
+    """Let this program look for garbage rarely, and not at its end.
+
+    What PyTorch makes when it is imported stays until the end. Python would look through it again
+    and again, and once more when the program ends.
+    """
+    gc.set_threshold(*RARELY)
+    atexit.register(gc.freeze)
 
 
 @contextmanager

@@ -5,8 +5,12 @@ So Flower's simulation starts Ray while the ServerApp's thread imports PyTorch, 
 
 from __future__ import annotations
 
+from functools import cache
+
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+
+from fedsuite.core.imports import quick_imports
 
 
 class ClientAppOnDemand(ClientApp):
@@ -14,9 +18,15 @@ class ClientAppOnDemand(ClientApp):
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message."""
-        from fedsuite.client_app import app
+        return _imported()(message, context)
 
-        return app(message, context)
+
+@cache
+def _imported() -> ClientApp:
+    """Import the actual ClientApp, and PyTorch with it."""
+    with quick_imports():
+        from fedsuite.client_app import app as actual
+    return actual
 
 
 app = ClientAppOnDemand()

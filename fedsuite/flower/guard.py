@@ -23,6 +23,7 @@ from typing import Any
 import grpc
 import uvicorn
 
+from fedsuite.core.imports import collect_rarely
 from fedsuite.core.peers import Address, is_own_peer
 from fedsuite.core.settings import UserError, invalid
 from fedsuite.flower.commands import SECOND_DOOR, exposure
@@ -50,6 +51,7 @@ def main(command: Sequence[str]) -> Any:
     if not command or command[0] not in SERVICES:
         raise UserError(f"Name a service of Flower to start: {' or '.join(SERVICES)}.")
     os.environ.pop(SECOND_DOOR, None)
+    collect_rarely()  # its forks too, which import PyTorch
     service = console_script(command[0])
     if can_fork():  # first, since what follows is for the service and not for apps
         server = ForkServer()
