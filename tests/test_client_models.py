@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from algorithms import FEW_EPOCHS
 from federations import DeployedGrid, partitions
 from power_cut import FailingGrid, PowerCut
 from safetensors.torch import load_file
@@ -95,6 +96,7 @@ def test_the_saved_model_scores_what_was_recorded(experiment: Experiment, algo: 
 def test_with_batch_norm_too_whoever_shared_the_process(experiment: Experiment, algo: str) -> None:
     """Three nodes write the files that one does, to the bit."""
     settings = {**SOME, "model": "resnet18", "partition": "sizes", "num_rounds": 3}
+    settings |= FEW_EPOCHS.get(algo, {})
     folder = experiment(algo, **settings)
     assert agrees(folder)
     tensors = load_file(folder / "models" / "client-000000.safetensors")
@@ -119,6 +121,7 @@ def test_a_cut_run_saves_the_same_models(
     With batch norm clients' statistics are gone back to as well.
     """
     settings = {**SOME, "num_rounds": 3, "checkpoint_every": 2, "model": model}
+    settings |= FEW_EPOCHS.get(algo, {})
     whole = experiment(algo, **settings)
     with pytest.raises(PowerCut):
         experiment(algo, FailingGrid(exchanges), **settings, run_name="cut")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from algorithms import ON_ENGINES, OWN_CLIENTS
+from algorithms import FEW_EPOCHS, ON_ENGINES, OWN_CLIENTS
 from federations import DeployedGrid
 
 from clients.base import Client
@@ -45,10 +45,10 @@ def outcome(folder: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
 def check_sizes(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, algo: str, sizes: Sequence[int]
 ) -> None:
-    found = []
+    found, settings = [], UNEQUAL | FEW_EPOCHS.get(algo, {})
     for size in sizes:
         monkeypatch.setattr(stacked_model, "MOST_ROWS", size)
-        found.append(outcome(experiment(algo, num_clients=max(sizes), **UNEQUAL)))
+        found.append(outcome(experiment(algo, num_clients=max(sizes), **settings)))
     assert all(other == found[0] for other in found)
 
 
@@ -70,8 +70,9 @@ def test_stacks_of_1_4_and_20_give_the_same_bits(
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ON_ENGINES)
 def test_one_two_or_three_nodes_give_the_same_bits(experiment: Experiment, algo: str) -> None:
+    settings = UNEQUAL | FEW_EPOCHS.get(algo, {})
     found = [
-        outcome(experiment(algo, grid=InlineGrid(nodes), num_clients=7, **UNEQUAL))
+        outcome(experiment(algo, grid=InlineGrid(nodes), num_clients=7, **settings))
         for nodes in (1, 2, 3)
     ]
     assert found[0] == found[1] == found[2]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from algorithms import FEW_EPOCHS
 from bowl import fit, place
 from safetensors.numpy import load_file
 
@@ -158,7 +159,7 @@ def test_every_attack_on_every_algorithm_ends_well_and_does_something(
     labels change the attacker's own model alone. FedFomo's clients gain nothing by a model ten
     times as far away and take nothing of it: the server knows.
     """
-    settings: dict[str, Any] = {"num_clients": 3, "local_steps": 2}
+    settings: dict[str, Any] = {"num_clients": 3, "local_steps": 2} | FEW_EPOCHS.get(algo, {})
     seen = {0, 1} if registry.find(algo).client.sends else {2}
     calm = experiment(algo, **settings)
     for attack in ATTACKS if seen == {0, 1} else (LABEL_FLIP,):

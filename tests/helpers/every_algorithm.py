@@ -46,7 +46,8 @@ def main(grid: Grid, context: Context) -> None:
     """Run each algorithm into a crash and resume it."""
     settings = json.loads(str(context.run_config["settings"]))
     for algo in settings["algorithms"]:
-        chosen = settings["shared"] | {"algo": algo, "run-name": algo}
+        chosen = settings["shared"] | settings["own"].get(algo, {})
+        chosen |= {"algo": algo, "run-name": algo}
         with suppress(PowerCut):
             run(parse(chosen), CutGrid(grid, 3), engine="ray")  # type: ignore[arg-type]
         run(parse(chosen | {"resume": True}), grid, engine="ray")

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from algorithms import ON_ENGINES
+from algorithms import FEW_EPOCHS, ON_ENGINES
 
 from fedsuite.core.scratch import scratch_folder
 from fedsuite.engines.ray import superlink
@@ -59,9 +59,8 @@ def ray_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import fedsuite.client_app\n\napp = fedsuite.client_app.app\n"
     )
     shutil.copy(Path(__file__).parents[2] / "helpers/every_algorithm.py", app)
-    settings = json.dumps(
-        {"algorithms": ON_ENGINES, "shared": SETTINGS | {"results-dir": str(root / "runs")}}
-    )
+    shared = SETTINGS | {"results-dir": str(root / "runs")}
+    settings = json.dumps({"algorithms": ON_ENGINES, "shared": shared, "own": FEW_EPOCHS})
     config = root / "settings.toml"
     config.write_text(f"settings = '{settings}'\n")
     flwr = str(Path(sys.executable).parent / "flwr")
@@ -105,6 +104,6 @@ def test_ray_gives_the_inline_bits(
     algo: str, ray_runs: Path, experiment: Callable[..., Path]
 ) -> None:
     assert (ray_runs / algo / "summary.json").exists(), (ray_runs / "log").read_text()
-    inline = results(experiment(algo, **SETTINGS))
+    inline = results(experiment(algo, **SETTINGS, **FEW_EPOCHS.get(algo, {})))
     assert any(inline)
     assert results(ray_runs / algo) == inline
