@@ -133,9 +133,11 @@ def measured(finding: Finding) -> str:
     """Return the means over seeds of both sides of a claim."""
     digits, scale = _digits(finding.claim.metric), scale_of(finding.claim.metric)
     sides = [s for s in (finding.ours, finding.other) if s is not None]
+    if not sides:
+        return NONE
     text = " / ".join(f"{side * scale:.{digits}f}" for side in sides)
     named = finding.against.get("algo") if len(finding.claim.than) > 1 else None
-    return (f"{text} ({named})" if named else text) or NONE
+    return f"{text} ({named})" if named else text
 
 
 def interval(finding: Finding) -> str:

@@ -83,7 +83,8 @@ def test_several_comparisons_are_judged_by_the_worst() -> None:
     seen = rows(new=[0.60, 0.61, 0.62], old=[0.5] * 3)
     worst = judge(several, seen + rows(best=[0.70, 0.72, 0.71]))
     assert worst.verdict is Verdict.OPPOSITE and worst.against == {"algo": "best"}
-    assert judge(several, seen).verdict is Verdict.NOT_RUN, "one side is missing"
+    missing = judge(several, seen)
+    assert missing.verdict is Verdict.NOT_RUN and measured(missing) == "–", "one side is missing"
     assert judge(several, seen + rows(best=[0.55, 0.56, 0.55])).verdict is Verdict.SHOWN
 
 
